@@ -1,5 +1,5 @@
-//! Tells the program which commit it is built from, for its reports: with a + where files were
-//! changed, empty where git does not tell.
+//! Passes the commit that the program is built from to it, for its reports: with a + if files were
+//! changed, and empty if git does not report it.
 
 use std::process::Command;
 

@@ -1,23 +1,24 @@
 /*
  * vLSM: an embedded, ordered, durable key-value store without long write stalls.
  *
- * Made from the sources of the library: do not change it by hand.
+ * Generated from the sources of the library: do not edit.
  *
  * Rules for all functions
  *
- *   Errors      A function that can fail returns NULL, or an error that the caller must free
- *               (vlsm_error_free). Results are set only on success, and cleared otherwise.
- *   Handles     What a function gives through a vlsm_...** belongs to the caller, who frees it
- *               once, in any order: a store stays open until vlsm_close, or until its last handle is
- *               freed. Freeing NULL does nothing. Using a freed handle is undefined.
- *   Threads     Stores, keyspaces and snapshots may be used by any number of threads at once. A
- *               batch, an iterator, a transaction, options or a file may be used by one thread at a
- *               time, not always the same one.
- *   Bytes       Keys and values are any bytes, with their length. NULL stands for no bytes if the
- *               length is 0, and is an error otherwise. Names and paths end with a NUL byte; names
- *               are UTF-8. Arguments are copied or no longer needed when a function returns.
- *   Callbacks   They are called by any thread, several at once, must not use the store, must not
- *               throw, and must not leave by longjmp.
+ *   Errors      A function that can fail returns NULL on success, or an error that the caller must
+ *               free with vlsm_error_free. Results are set on success, and cleared on failure.
+ *   Handles     A handle that a function returns through a vlsm_...** belongs to the caller, who
+ *               must free it once. Handles may be freed in any order: a store stays open until
+ *               vlsm_close, or until its last handle is freed. Freeing NULL does nothing. Using a
+ *               freed handle is undefined behaviour.
+ *   Threads     Any number of threads may use a store, a keyspace or a snapshot at once. Only one
+ *               thread at a time may use a batch, an iterator, a transaction, options or a file; it
+ *               need not always be the same thread.
+ *   Bytes       Keys and values are arbitrary bytes with a length. NULL is allowed if the length is
+ *               0, and is an error otherwise. Names and paths end with a NUL byte; names are UTF-8.
+ *               Arguments need not stay valid after a function returns.
+ *   Callbacks   Any thread may call them, and several may do so at once. They must not use the
+ *               store, throw, or leave by longjmp.
  *   fork        A child process cannot use the handles of its parent: each call returns
  *               VLSM_FORKED, and freeing them does nothing. It may open other stores.
  */
@@ -29,7 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The header and the library must agree; vlsm_open checks that. */
+/* The header and the library must have the same version; vlsm_open checks that. */
 #define vlsm_open(path, options, db) vlsm_open_abi(VLSM_ABI_VERSION, (path), (options), (db))
 
 #if defined(__GNUC__) || defined(__clang__)
@@ -40,8 +41,8 @@
 
 
 /**
- * The version of this interface: it changes when a program that was compiled against an older
- * header could go wrong.
+ * The version of this interface. It changes when programs compiled against an older header could
+ * misbehave.
  */
 #define VLSM_ABI_VERSION 1
 
@@ -62,7 +63,7 @@ typedef enum {
    */
   VLSM_CORRUPTION = 2,
   /**
-   * The device is full; the store goes on when there is space.
+   * The device is full. The store accepts writes again when there is space.
    */
   VLSM_NO_SPACE = 3,
   /**
@@ -70,7 +71,7 @@ typedef enum {
    */
   VLSM_READ_ONLY = 4,
   /**
-   * The store was opened to read only.
+   * The store was opened read-only.
    */
   VLSM_OPENED_READ_ONLY = 5,
   /**
@@ -78,7 +79,7 @@ typedef enum {
    */
   VLSM_CANNOT_FOLLOW = 6,
   /**
-   * The store is open already, here or in another process.
+   * The store is already open, in this or another process.
    */
   VLSM_LOCKED = 7,
   /**
@@ -90,7 +91,7 @@ typedef enum {
    */
   VLSM_NOT_A_STORE = 9,
   /**
-   * There is a store at the path already.
+   * There is already a store at the path.
    */
   VLSM_ALREADY_EXISTS = 10,
   /**
@@ -98,16 +99,16 @@ typedef enum {
    */
   VLSM_FORMAT_VERSION = 11,
   /**
-   * An option has an impossible value.
+   * An option has an invalid value.
    */
   VLSM_INVALID_OPTION = 12,
   /**
-   * An argument is impossible: NULL where that is not allowed, too long, no UTF-8, of another
-   * store, or a handle that was committed or finished.
+   * An argument is invalid: NULL where that is not allowed, too long, not UTF-8, from another
+   * store, or a handle that was already committed or finished.
    */
   VLSM_INVALID_ARGUMENT = 13,
   /**
-   * There is no keyspace of this name.
+   * There is no keyspace with this name.
    */
   VLSM_NO_SUCH_KEYSPACE = 14,
   /**
@@ -115,11 +116,11 @@ typedef enum {
    */
   VLSM_KEYSPACE_DROPPED = 15,
   /**
-   * The keyspace exists with other options, its name is taken, or it cannot be changed so.
+   * The keyspace exists with other options, its name is taken, or the option cannot be changed.
    */
   VLSM_KEYSPACE_EXISTS = 16,
   /**
-   * A merge operator is not known, refuses an operand, or cannot combine a key's operands.
+   * A merge operator is unknown, refuses an operand, or cannot combine the operands of a key.
    */
   VLSM_MERGE = 17,
   /**
@@ -127,7 +128,7 @@ typedef enum {
    */
   VLSM_BUSY = 18,
   /**
-   * A transaction met another write; nothing was written, and it can be run again.
+   * A transaction conflicts with another write. Nothing was written; run it again.
    */
   VLSM_CONFLICT = 19,
   /**
@@ -135,11 +136,11 @@ typedef enum {
    */
   VLSM_CLOSED = 20,
   /**
-   * A number of the store is used up; it can be read.
+   * A number of the store has reached its maximum. The store can still be read.
    */
   VLSM_USED_UP = 21,
   /**
-   * An impossible state, which is a bug of the library.
+   * An internal error: a bug of the library.
    */
   VLSM_INTERNAL = 22,
   /**
@@ -157,23 +158,23 @@ typedef enum {
  */
 typedef enum {
   /**
-   * As the store's option `durability` says: VLSM_BUFFERED, if nobody has set it.
+   * As the store's option `durability` says, which is VLSM_BUFFERED by default.
    */
   VLSM_DEFAULT = 0,
   /**
-   * When it is on the device: it survives a loss of power.
+   * When the WAL is on the device: the write survives power loss.
    */
   VLSM_SYNC = 1,
   /**
-   * When the kernel has it: it survives a crash of the process.
+   * When the operating system has the WAL: the write survives a crash of the process.
    */
   VLSM_BUFFERED = 2,
   /**
-   * When it is in the process's buffer, which is written with later writes.
+   * When the write is in the process's buffer of the WAL, which is written with later writes.
    */
   VLSM_LAZY = 3,
   /**
-   * Without the log: it is durable when its memtable is flushed.
+   * Without the WAL: the write is durable once its memtable is flushed.
    */
   VLSM_NO_WAL = 4,
 } vlsm_durability;
@@ -183,7 +184,7 @@ typedef enum {
  */
 typedef enum {
   /**
-   * Keep it, as any number does that is not here.
+   * Keep the value. Every number that is not listed here means the same.
    */
   VLSM_KEEP = 0,
   /**
@@ -191,7 +192,7 @@ typedef enum {
    */
   VLSM_REMOVE = 1,
   /**
-   * Replace it by what was appended to `out`.
+   * Replace the value with the bytes that were appended to `out`.
    */
   VLSM_CHANGE = 2,
 } vlsm_decision;
@@ -202,7 +203,8 @@ typedef enum {
 typedef struct vlsm_batch vlsm_batch;
 
 /**
- * The bytes that a callback returns. It belongs to the library and lives during the call.
+ * The bytes that a callback returns. The buffer belongs to the library and is valid only during
+ * the call.
  */
 typedef struct vlsm_buffer vlsm_buffer;
 
@@ -212,17 +214,17 @@ typedef struct vlsm_buffer vlsm_buffer;
 typedef struct vlsm_db vlsm_db;
 
 /**
- * An error. It belongs to the caller, who frees it by vlsm_error_free.
+ * An error. The caller frees it with vlsm_error_free.
  */
 typedef struct vlsm_error vlsm_error;
 
 /**
- * A file that is being written. One that is freed without vlsm_file_finish is removed.
+ * A file that is being written. If it is freed without vlsm_file_finish, the file is removed.
  */
 typedef struct vlsm_file vlsm_file;
 
 /**
- * An iterator. It keeps what it shows on the disk and the store open, until it is freed.
+ * An iterator. Until it is freed, it keeps the data that it shows on the disk, and the store open.
  */
 typedef struct vlsm_iter vlsm_iter;
 
@@ -232,34 +234,34 @@ typedef struct vlsm_iter vlsm_iter;
 typedef struct vlsm_keyspace vlsm_keyspace;
 
 /**
- * Options of a keyspace. They belong to the caller, who frees them by vlsm_keyspace_options_free.
+ * Options of a keyspace. The caller frees them with vlsm_keyspace_options_free.
  */
 typedef struct vlsm_keyspace_options vlsm_keyspace_options;
 
 /**
- * A list of names. It belongs to the caller, who frees it by vlsm_names_free.
+ * A list of names. The caller frees it with vlsm_names_free.
  */
 typedef struct vlsm_names vlsm_names;
 
 /**
- * Options of a store. They belong to the caller, who frees them by vlsm_options_free, also after
- * the store was opened.
+ * Options of a store. The caller frees them with vlsm_options_free, also after the store was
+ * opened.
  */
 typedef struct vlsm_options vlsm_options;
 
 /**
- * A snapshot. It keeps what it shows on the disk and the store open, until it is freed.
+ * A snapshot. Until it is freed, it keeps the data that it shows on the disk, and the store open.
  */
 typedef struct vlsm_snapshot vlsm_snapshot;
 
 /**
- * A transaction. After vlsm_transaction_commit it is of no use any more and still has to be freed;
- * one that is freed without it writes nothing.
+ * A transaction. After vlsm_transaction_commit it cannot be used any more, but still has to be
+ * freed. A transaction that is freed without a commit writes nothing.
  */
 typedef struct vlsm_transaction vlsm_transaction;
 
 /**
- * Some bytes of the caller's, or of a handle's.
+ * Bytes that belong to the caller, or to a handle.
  */
 typedef struct {
   /**
@@ -273,7 +275,7 @@ typedef struct {
 } vlsm_slice;
 
 /**
- * Options of one write. NULL, or zeros, for those of the store.
+ * Options of one write. NULL, or zeros, mean the defaults of the store.
  */
 typedef struct {
   /**
@@ -281,15 +283,15 @@ typedef struct {
    */
   uint32_t durability;
   /**
-   * The longest time, in microseconds, that the write may wait for admission, after which it
-   * fails with VLSM_BUSY; 0 for no limit.
+   * The longest time, in microseconds, that the write may wait for admission. After it, the
+   * write fails with VLSM_BUSY. 0 means no limit.
    */
   uint64_t deadline_micros;
 } vlsm_write_options;
 
 /**
- * Bytes that the library keeps for the caller, who frees them by vlsm_bytes_free. `data` is NULL
- * where there is no value, and never for a value of no bytes.
+ * Bytes that the library keeps until the caller frees them with vlsm_bytes_free. `data` is NULL if
+ * there is no value, but never for an empty value.
  */
 typedef struct {
   /**
@@ -301,14 +303,14 @@ typedef struct {
    */
   size_t len;
   /**
-   * The library's.
+   * For the library only.
    */
   void *owner;
 } vlsm_bytes;
 
 /**
- * A merge operator. Its functions must give the same result for the same arguments, for ever, or
- * have another name.
+ * A merge operator. Its functions must always return the same result for the same arguments. An
+ * operator that behaves differently needs another name.
  */
 typedef struct {
   /**
@@ -320,14 +322,14 @@ typedef struct {
    */
   const char *name;
   /**
-   * Returns false for an operand that `merge` could not combine: the write is refused. NULL
+   * Returns false for an operand that `merge` could not combine; the write is then refused. NULL
    * accepts every operand.
    */
   bool (*check)(void *state, vlsm_slice key, vlsm_slice operand);
   /**
-   * Applies operands, the oldest first, to the value before them, whose data is NULL if the key
-   * was absent, and appends the new value to `out`. Returns false if they cannot be combined:
-   * reads of the key then fail with VLSM_MERGE, and nothing is lost.
+   * Applies operands, the oldest first, to the previous value, and appends the new value to
+   * `out`. The data of the previous value is NULL if the key was absent. Returns false if they
+   * cannot be combined: reads of the key then fail with VLSM_MERGE, and nothing is lost.
    */
   bool (*merge)(void *state,
                 vlsm_slice key,
@@ -336,8 +338,8 @@ typedef struct {
                 size_t count,
                 vlsm_buffer *out);
   /**
-   * Combines operands, the oldest first, into one of the same effect. Returns false if that
-   * cannot be. NULL for never.
+   * Combines operands, the oldest first, into one with the same effect. Returns false if that is
+   * impossible. NULL if it is always impossible.
    */
   bool (*merge_partial)(void *state,
                         vlsm_slice key,
@@ -345,14 +347,14 @@ typedef struct {
                         size_t count,
                         vlsm_buffer *out);
   /**
-   * Frees the state. NULL for nothing to free.
+   * Frees the state. NULL if there is nothing to free.
    */
   void (*destroy)(void *state);
 } vlsm_merge_operator;
 
 /**
- * A compaction filter: it sees the newest value of a key that no snapshot holds, when a flush or a
- * compaction rewrites it.
+ * A compaction filter: it sees the newest value of a key when a flush or a compaction rewrites it
+ * and no snapshot holds it.
  */
 typedef struct {
   /**
@@ -364,12 +366,12 @@ typedef struct {
    */
   const char *name;
   /**
-   * Decides about a value that is about to be written into a level: a vlsm_decision. Any other
+   * Returns a vlsm_decision about a value that is about to be written into a level. Any other
    * number keeps the value.
    */
   uint32_t (*filter)(void *state, uint32_t level, vlsm_slice key, vlsm_slice value, vlsm_buffer *out);
   /**
-   * Frees the state. NULL for nothing to free.
+   * Frees the state. NULL if there is nothing to free.
    */
   void (*destroy)(void *state);
 } vlsm_compaction_filter;
@@ -379,12 +381,12 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The version of the interface that the loaded library has.
+ * The interface version of the loaded library.
  */
 uint32_t vlsm_abi_version(void);
 
 /**
- * The version of the library, as text that is never freed.
+ * The version of the library, as a text that must not be freed.
  */
 const char *vlsm_version(void);
 
@@ -415,7 +417,7 @@ vlsm_error *vlsm_batch_put(vlsm_batch *batch,
                            size_t value_len);
 
 /**
- * Adds a put of a value that expires after some microseconds from the write on.
+ * Adds a put of a value that expires `ttl_micros` microseconds after the write.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_batch_put_with_ttl(vlsm_batch *batch,
@@ -447,8 +449,7 @@ vlsm_error *vlsm_batch_delete(vlsm_batch *batch,
                               size_t key_len);
 
 /**
- * Adds a delete of all keys from `lo` on (NULL for the first) up to, and without, `hi` (NULL for
- * beyond the last).
+ * Adds a delete of all keys from `lo` (inclusive) to `hi` (exclusive). NULL means no limit.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_batch_delete_range(vlsm_batch *batch,
@@ -457,7 +458,7 @@ vlsm_error *vlsm_batch_delete_range(vlsm_batch *batch,
                                     const vlsm_slice *hi);
 
 /**
- * Writes a batch, all of it or nothing. The batch stays as it is.
+ * Writes a batch atomically: all of it or nothing. The batch itself stays unchanged.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_write(const vlsm_db *db,
@@ -465,7 +466,7 @@ vlsm_error *vlsm_write(const vlsm_db *db,
                        const vlsm_write_options *options);
 
 /**
- * Frees bytes and clears the struct. Bytes that are cleared already are left alone.
+ * Frees bytes and clears the struct. Bytes that are already cleared are ignored.
  */
 void vlsm_bytes_free(vlsm_bytes *bytes);
 
@@ -475,7 +476,7 @@ void vlsm_bytes_free(vlsm_bytes *bytes);
 size_t vlsm_names_count(const vlsm_names *names);
 
 /**
- * A name, from 0 on; NULL beyond the last one. It belongs to the list.
+ * The name at an index from 0, or NULL beyond the last one. It belongs to the list.
  */
 const char *vlsm_names_at(const vlsm_names *names, size_t index);
 
@@ -485,12 +486,12 @@ const char *vlsm_names_at(const vlsm_names *names, size_t index);
 void vlsm_names_free(vlsm_names *names);
 
 /**
- * Appends bytes to what a callback returns.
+ * Appends to the bytes that a callback returns.
  */
 VLSM_MUST_USE vlsm_error *vlsm_buffer_append(vlsm_buffer *buffer, const uint8_t *data, size_t len);
 
 /**
- * Opens the store in a folder, with options or NULL for the defaults. Called as vlsm_open, which
+ * Opens the store in a folder, with options or NULL for the defaults. Call it as vlsm_open, which
  * adds the version of the header.
  */
 VLSM_MUST_USE
@@ -500,32 +501,32 @@ vlsm_error *vlsm_open_abi(uint32_t abi,
                           vlsm_db **db);
 
 /**
- * Opens a store to read, also while another process writes it. It shows the state of now until
- * vlsm_catch_up.
+ * Opens a store for reading, also while another process writes it. It shows the present state
+ * until vlsm_catch_up is called.
  */
 VLSM_MUST_USE vlsm_error *vlsm_open_beside(const char *folder, vlsm_db **db);
 
 /**
- * Shows what the writing process has written since a store was opened by vlsm_open_beside. On an
- * error it shows what it showed before.
+ * Makes later writes of the writing process visible in a store that was opened by
+ * vlsm_open_beside. After an error the store shows what it showed before.
  */
 VLSM_MUST_USE vlsm_error *vlsm_catch_up(const vlsm_db *db);
 
 /**
- * Closes a store: everything that was acknowledged is in its files, and another process may open
- * it. Its other handles then return VLSM_CLOSED. The handle still has to be freed. An error says
- * what could not be written; the store is closed all the same.
+ * Closes a store: all acknowledged writes are then in its files, and another process may open it.
+ * Calls on its other handles return VLSM_CLOSED. The handle still has to be freed. It returns an
+ * error if the last writes could not be made durable; the store is closed nevertheless.
  */
 VLSM_MUST_USE vlsm_error *vlsm_close(const vlsm_db *db);
 
 /**
- * Frees the handle of a store. The store closes with its last handle, and then nobody hears of
- * errors: call vlsm_close before.
+ * Frees the handle of a store. The store is closed with its last handle, but then errors are not
+ * reported: call vlsm_close before.
  */
 void vlsm_db_free(vlsm_db *db);
 
 /**
- * The keyspace of a name.
+ * Opens the keyspace with this name.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_open(const vlsm_db *db,
@@ -533,8 +534,8 @@ vlsm_error *vlsm_keyspace_open(const vlsm_db *db,
                                vlsm_keyspace **keyspace);
 
 /**
- * The keyspace of a name, made with these options (NULL for the defaults) if there is none. One
- * that exists with other options is an error.
+ * Opens the keyspace with this name, or creates it with these options (NULL for the defaults). It
+ * is an error if it exists with other options.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_create(const vlsm_db *db,
@@ -543,17 +544,17 @@ vlsm_error *vlsm_keyspace_create(const vlsm_db *db,
                                  vlsm_keyspace **keyspace);
 
 /**
- * The keyspace `default`, which every store has.
+ * Opens the keyspace `default`, which every store has.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_default(const vlsm_db *db, vlsm_keyspace **keyspace);
 
 /**
- * Removes a keyspace with everything that it holds. Its handles still have to be freed.
+ * Removes a keyspace and all its data. Its handles still have to be freed.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_drop(const vlsm_db *db, const vlsm_keyspace *keyspace);
 
 /**
- * The names of all keyspaces. The caller frees the list by vlsm_names_free.
+ * Lists the names of all keyspaces. The caller frees the list with vlsm_names_free.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspaces(const vlsm_db *db, vlsm_names **names);
 
@@ -563,7 +564,7 @@ VLSM_MUST_USE vlsm_error *vlsm_keyspaces(const vlsm_db *db, vlsm_names **names);
 VLSM_MUST_USE vlsm_error *vlsm_sync(const vlsm_db *db);
 
 /**
- * Writes all memtables into files and waits for it.
+ * Flushes all memtables and waits until that is done.
  */
 VLSM_MUST_USE vlsm_error *vlsm_flush(const vlsm_db *db);
 
@@ -573,7 +574,8 @@ VLSM_MUST_USE vlsm_error *vlsm_flush(const vlsm_db *db);
 VLSM_MUST_USE vlsm_error *vlsm_wait_idle(const vlsm_db *db);
 
 /**
- * Copies the store, as of now, into a new folder. Files are linked where the file system can.
+ * Copies the present state of the store into a new folder. SSTs are hard links where the file
+ * system supports them.
  */
 VLSM_MUST_USE vlsm_error *vlsm_checkpoint(const vlsm_db *db, const char *target);
 
@@ -583,24 +585,24 @@ VLSM_MUST_USE vlsm_error *vlsm_checkpoint(const vlsm_db *db, const char *target)
 VLSM_MUST_USE vlsm_error *vlsm_restore(const char *checkpoint, const char *target);
 
 /**
- * The counters of the store in the text format of Prometheus, with a NUL byte after the end. The
- * caller frees it by vlsm_bytes_free.
+ * Returns the counters of the store in the text format of Prometheus, with a NUL byte after the
+ * end. The caller frees the text with vlsm_bytes_free.
  */
 VLSM_MUST_USE vlsm_error *vlsm_stats(const vlsm_db *db, vlsm_bytes *text);
 
 /**
- * The code of an error; VLSM_OK of NULL.
+ * The code of an error; VLSM_OK for NULL.
  */
 vlsm_code vlsm_error_code(const vlsm_error *error);
 
 /**
  * The text of an error: the problem, the file or option, and the remedy. It ends with a NUL byte,
- * belongs to the error, and names no key or value. Of NULL it is "".
+ * belongs to the error, and contains no key or value. For NULL it is "".
  */
 const char *vlsm_error_message(const vlsm_error *error);
 
 /**
- * The name of the keyspace that an error is about, or NULL. It belongs to the error.
+ * The name of the keyspace that an error concerns, or NULL. It belongs to the error.
  */
 const char *vlsm_error_keyspace(const vlsm_error *error);
 
@@ -633,13 +635,14 @@ vlsm_error *vlsm_file_put(vlsm_file *file,
                           size_t value_len);
 
 /**
- * Finishes a file: it is on the device. It must have a pair.
+ * Finishes a file and syncs it to the device. It must have at least one pair.
  */
 VLSM_MUST_USE vlsm_error *vlsm_file_finish(vlsm_file *file);
 
 /**
- * Adds files to a keyspace, all of them or none. Their pairs replace older ones. Their ranges must
- * not overlap. `move_files` links them, if the file system can, and removes the originals.
+ * Adds files to a keyspace, all of them or none. Their pairs replace older ones. Their key ranges
+ * must not overlap. `move_files` adds them as hard links, where the file system supports them, and
+ * removes the originals.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_ingest(const vlsm_keyspace *keyspace,
@@ -648,8 +651,8 @@ vlsm_error *vlsm_ingest(const vlsm_keyspace *keyspace,
                         bool move_files);
 
 /**
- * Iterates over a range of keys, of now or of a snapshot: from `lo` on (NULL for the first) up to,
- * and without, `hi` (NULL for beyond the last).
+ * Iterates over the keys from `lo` (inclusive) to `hi` (exclusive), in the present state or a
+ * snapshot. A NULL limit means no limit, a NULL snapshot the present state.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_iter_new(const vlsm_keyspace *keyspace,
@@ -659,7 +662,7 @@ vlsm_error *vlsm_iter_new(const vlsm_keyspace *keyspace,
                           vlsm_iter **iter);
 
 /**
- * Iterates over the keys that begin with a prefix. Else as vlsm_iter_new.
+ * Iterates over the keys that begin with a prefix. Otherwise like vlsm_iter_new.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_iter_prefix(const vlsm_keyspace *keyspace,
@@ -674,14 +677,14 @@ vlsm_error *vlsm_iter_prefix(const vlsm_keyspace *keyspace,
 void vlsm_iter_free(vlsm_iter *iter);
 
 /**
- * The next pair from the front. The data of the key is NULL after the last one. Key and value
- * belong to the iterator, until its next call. After an error the next call goes on behind it if
- * it was VLSM_MERGE, and else returns the error again or the end.
+ * Returns the next pair from the front. After the last pair the data of the key is NULL. Key and
+ * value are valid until the next call on the iterator. After VLSM_MERGE the next call continues
+ * with the next key; after any other error it returns the error again, or the end.
  */
 VLSM_MUST_USE vlsm_error *vlsm_iter_next(vlsm_iter *iter, vlsm_slice *key, vlsm_slice *value);
 
 /**
- * The next pair from the back. As vlsm_iter_next.
+ * Returns the next pair from the back. Otherwise like vlsm_iter_next.
  */
 VLSM_MUST_USE vlsm_error *vlsm_iter_next_back(vlsm_iter *iter, vlsm_slice *key, vlsm_slice *value);
 
@@ -696,24 +699,25 @@ VLSM_MUST_USE vlsm_error *vlsm_iter_seek(vlsm_iter *iter, const uint8_t *key, si
 void vlsm_keyspace_free(vlsm_keyspace *keyspace);
 
 /**
- * The name of a keyspace, with a NUL byte after the end. The caller frees it by vlsm_bytes_free.
+ * Returns the name of a keyspace, with a NUL byte after the end. The caller frees it with
+ * vlsm_bytes_free.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_name(const vlsm_keyspace *keyspace, vlsm_bytes *name);
 
 /**
- * Gives a keyspace another name.
+ * Renames a keyspace.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_rename(const vlsm_keyspace *keyspace, const char *name);
 
 /**
- * Changes the options of a keyspace. Its splits and its merge operator stay.
+ * Changes the options of a keyspace, except its splits and its merge operator.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_set_options(const vlsm_keyspace *keyspace,
                                       const vlsm_keyspace_options *options);
 
 /**
- * Removes everything that a keyspace holds, at the cost of one record.
+ * Removes all data of a keyspace, at the cost of one record.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_clear(const vlsm_keyspace *keyspace);
 
@@ -729,7 +733,7 @@ vlsm_error *vlsm_put(const vlsm_keyspace *keyspace,
                      const vlsm_write_options *options);
 
 /**
- * Sets a key to a value that expires after some microseconds.
+ * Sets a key to a value that expires after `ttl_micros` microseconds.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_put_with_ttl(const vlsm_keyspace *keyspace,
@@ -741,7 +745,7 @@ vlsm_error *vlsm_put_with_ttl(const vlsm_keyspace *keyspace,
                               const vlsm_write_options *options);
 
 /**
- * Removes a key. It is no error if there is none.
+ * Removes a key. An absent key is no error.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_delete(const vlsm_keyspace *keyspace,
@@ -750,8 +754,8 @@ vlsm_error *vlsm_delete(const vlsm_keyspace *keyspace,
                         const vlsm_write_options *options);
 
 /**
- * Removes all keys from `lo` on (NULL for the first) up to, and without, `hi` (NULL for beyond the
- * last), at the cost of one write for each region.
+ * Removes all keys from `lo` (inclusive) to `hi` (exclusive); NULL means no limit. It costs one
+ * write for each region.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_delete_range(const vlsm_keyspace *keyspace,
@@ -760,7 +764,7 @@ vlsm_error *vlsm_delete_range(const vlsm_keyspace *keyspace,
                               const vlsm_write_options *options);
 
 /**
- * Changes a value by an operand of the keyspace's merge operator, without reading it.
+ * Writes an operand of the keyspace's merge operator, which changes the value without reading it.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_merge(const vlsm_keyspace *keyspace,
@@ -771,8 +775,8 @@ vlsm_error *vlsm_merge(const vlsm_keyspace *keyspace,
                        const vlsm_write_options *options);
 
 /**
- * Reads the value of a key, of now or of a snapshot. Its data is NULL if there is none. The caller
- * frees it by vlsm_bytes_free; nothing is copied.
+ * Reads the value of a key, in the present state (NULL) or a snapshot. Its data is NULL if the key
+ * is absent. The value is not copied; the caller frees it with vlsm_bytes_free.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_get(const vlsm_keyspace *keyspace,
@@ -782,8 +786,9 @@ vlsm_error *vlsm_get(const vlsm_keyspace *keyspace,
                      vlsm_bytes *value);
 
 /**
- * Reads the values of many keys of one moment, in one round. `values` has room for as many as
- * there are keys; each is freed by vlsm_bytes_free. After an error all of them are cleared.
+ * Reads the values of many keys as of one moment, in one round. `values` must have room for
+ * `count` values; the caller frees each with vlsm_bytes_free. After an error all of them are
+ * cleared.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_multi_get(const vlsm_keyspace *keyspace,
@@ -794,7 +799,7 @@ vlsm_error *vlsm_multi_get(const vlsm_keyspace *keyspace,
 
 /**
  * Sets a key to a value if it has the expected one. NULL stands for an absent key, in `expected`
- * and in `new_value`. `*done` says whether it had; if not, nothing is written.
+ * and in `new_value`. `*done` says whether the value was as expected; if not, nothing is written.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_compare_and_swap(const vlsm_keyspace *keyspace,
@@ -806,8 +811,8 @@ vlsm_error *vlsm_compare_and_swap(const vlsm_keyspace *keyspace,
                                   bool *done);
 
 /**
- * Merges a range of keys down to the last level and waits for it. The ends are those of
- * vlsm_delete_range.
+ * Compacts a range of keys down to the last level and waits until that is done. The limits are
+ * those of vlsm_delete_range.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_compact_range(const vlsm_keyspace *keyspace,
@@ -815,7 +820,7 @@ vlsm_error *vlsm_compact_range(const vlsm_keyspace *keyspace,
                                const vlsm_slice *hi);
 
 /**
- * Estimates how many bytes and entries a range of keys takes. The ends are those of
+ * Estimates the bytes and the number of entries in a range of keys. The limits are those of
  * vlsm_delete_range.
  */
 VLSM_MUST_USE
@@ -836,8 +841,9 @@ vlsm_options *vlsm_options_new(void);
 void vlsm_options_free(vlsm_options *options);
 
 /**
- * Replaces all options by those of a text in TOML; what it leaves out has its default. The
- * library's page docs/mechanisms.md lists them. An error names the line, and changes nothing.
+ * Replaces all options with those of a text in TOML; options that are not in the text get their
+ * defaults. The page docs/mechanisms.md lists them. An error names the line, and then nothing is
+ * changed.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_toml(vlsm_options *options, const char *toml);
 
@@ -847,37 +853,37 @@ VLSM_MUST_USE vlsm_error *vlsm_options_toml(vlsm_options *options, const char *t
 VLSM_MUST_USE vlsm_error *vlsm_options_profile(vlsm_options *options, const char *name);
 
 /**
- * Whether a store is made where there is none. It is, by default.
+ * Sets whether a store that does not exist is created; true by default.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_create_if_missing(vlsm_options *options, bool create);
 
 /**
- * Whether a store that exists is an error. It is none, by default.
+ * Sets whether it is an error if the store exists; false by default.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_error_if_exists(vlsm_options *options, bool error);
 
 /**
- * Whether the store is opened to read only. vlsm_open_beside also reads a store that another
- * process writes.
+ * Sets whether the store is opened read-only. To read a store that another process writes, use
+ * vlsm_open_beside.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_read_only(vlsm_options *options, bool read_only);
 
 /**
- * Whether a keyspace whose merge operator is not registered is no error. Its operands are kept,
- * and keys that have some cannot be read.
+ * Sets whether keyspaces may be opened without their merge operator. Their operands are kept, but
+ * keys with operands cannot be read.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_keep_unknown_operators(vlsm_options *options, bool keep);
 
 /**
- * Registers a merge operator. The struct is copied. Its `destroy` is called once when neither
- * these options nor a store needs the state any more, and at once if this fails.
+ * Registers a merge operator. The struct is copied. `destroy` is called once, when neither these
+ * options nor a store needs the state any more, or at once if this call fails.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_options_merge_operator(vlsm_options *options,
                                         const vlsm_merge_operator *operator_);
 
 /**
- * Registers the compaction filter of a keyspace. As vlsm_options_merge_operator.
+ * Registers the compaction filter of a keyspace. Otherwise like vlsm_options_merge_operator.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_options_compaction_filter(vlsm_options *options,
@@ -885,14 +891,14 @@ vlsm_error *vlsm_options_compaction_filter(vlsm_options *options,
                                            const vlsm_compaction_filter *filter);
 
 /**
- * Sets the options with which the keyspace `default` is made. They are copied.
+ * Sets the options with which the keyspace `default` is created. They are copied.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_options_default_keyspace(vlsm_options *options,
                                           const vlsm_keyspace_options *keyspace);
 
 /**
- * Makes options of a keyspace: those of the store.
+ * Makes options of a keyspace, which are at first those of the store.
  */
 vlsm_keyspace_options *vlsm_keyspace_options_new(void);
 
@@ -902,50 +908,51 @@ vlsm_keyspace_options *vlsm_keyspace_options_new(void);
 void vlsm_keyspace_options_free(vlsm_keyspace_options *options);
 
 /**
- * The merge operator by its name: `append`, `add`, `max`, or a registered one. It stays for life.
+ * Sets the merge operator by its name: `append`, `add`, `max`, or a registered one. It cannot be
+ * changed later.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_merge_operator(vlsm_keyspace_options *options,
                                                  const char *name);
 
 /**
- * The time, in microseconds, after which values expire.
+ * Sets the time, in microseconds, after which values expire.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_ttl(vlsm_keyspace_options *options,
                                       uint64_t micros);
 
 /**
- * The size of a block before compression, in bytes.
+ * Sets the size of a block before compression, in bytes.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_block_bytes(vlsm_keyspace_options *options,
                                               uint64_t bytes);
 
 /**
- * The bits of a filter for each key; 0 for no filters.
+ * Sets the filter bits per key; 0 for no filters.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_bits_per_key(vlsm_keyspace_options *options,
                                                uint32_t bits);
 
 /**
- * The size of a memtable, in bytes.
+ * Sets the size of a memtable, in bytes.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_memtable_bytes(vlsm_keyspace_options *options,
                                                  uint64_t bytes);
 
 /**
- * The compression of all levels, by its name: `none`, `lz4` or `zstd`.
+ * Sets the compression of all levels by its name: `none`, `lz4` or `zstd`.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_compression(vlsm_keyspace_options *options,
                                               const char *name);
 
 /**
- * The keys at which the keyspace is split into regions, each a tree of its own. They stay for
- * life.
+ * Sets the keys at which the keyspace is split into regions, each with a tree of its own. They
+ * cannot be changed later.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_splits(vlsm_keyspace_options *options,
@@ -953,7 +960,7 @@ vlsm_error *vlsm_keyspace_options_splits(vlsm_keyspace_options *options,
                                          size_t count);
 
 /**
- * Takes a snapshot of the store as it is now.
+ * Takes a snapshot of the present state of the store.
  */
 VLSM_MUST_USE vlsm_error *vlsm_snapshot_new(const vlsm_db *db, vlsm_snapshot **snapshot);
 
@@ -963,18 +970,18 @@ VLSM_MUST_USE vlsm_error *vlsm_snapshot_new(const vlsm_db *db, vlsm_snapshot **s
 void vlsm_snapshot_free(vlsm_snapshot *snapshot);
 
 /**
- * Begins a transaction on the store as it is now.
+ * Begins a transaction on the present state of the store.
  */
 VLSM_MUST_USE vlsm_error *vlsm_transaction_new(const vlsm_db *db, vlsm_transaction **transaction);
 
 /**
- * Frees a transaction. If it was not committed, nothing of it is written.
+ * Frees a transaction. If it was not committed, none of its writes take effect.
  */
 void vlsm_transaction_free(vlsm_transaction *transaction);
 
 /**
- * Reads a key: what the transaction has written, or what the store had when it began. Else as
- * vlsm_get.
+ * Reads a key as the transaction has written it, or else as of the begin of the transaction.
+ * Otherwise like vlsm_get.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_get(vlsm_transaction *transaction,
@@ -984,8 +991,8 @@ vlsm_error *vlsm_transaction_get(vlsm_transaction *transaction,
                                  vlsm_bytes *value);
 
 /**
- * Iterates over a range with the transaction's writes so far. A part of the range that was seen
- * counts as read. Else as vlsm_iter_new.
+ * Iterates over a range with the transaction's writes so far. The part of the range that was
+ * iterated over counts as read. Otherwise like vlsm_iter_new.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_iter(vlsm_transaction *transaction,
@@ -1006,7 +1013,7 @@ vlsm_error *vlsm_transaction_put(vlsm_transaction *transaction,
                                  size_t value_len);
 
 /**
- * Sets a key to a value that expires after some microseconds from now on.
+ * Sets a key to a value that expires `ttl_micros` microseconds from now.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_put_with_ttl(vlsm_transaction *transaction,
@@ -1018,7 +1025,7 @@ vlsm_error *vlsm_transaction_put_with_ttl(vlsm_transaction *transaction,
                                           uint64_t ttl_micros);
 
 /**
- * Changes a value by an operand, without reading it.
+ * Writes an operand of the merge operator, which changes the value without reading it.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_merge(vlsm_transaction *transaction,
@@ -1038,7 +1045,7 @@ vlsm_error *vlsm_transaction_delete(vlsm_transaction *transaction,
                                     size_t key_len);
 
 /**
- * Removes a range of keys. The ends are those of vlsm_delete_range.
+ * Removes a range of keys. The limits are those of vlsm_delete_range.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_delete_range(vlsm_transaction *transaction,
@@ -1047,12 +1054,12 @@ vlsm_error *vlsm_transaction_delete_range(vlsm_transaction *transaction,
                                           const vlsm_slice *hi);
 
 /**
- * Remembers the writes so far. Savepoints may be nested.
+ * Sets a savepoint after the writes so far. Savepoints may be nested.
  */
 VLSM_MUST_USE vlsm_error *vlsm_transaction_savepoint(vlsm_transaction *transaction);
 
 /**
- * Undoes the writes since the last savepoint, and forgets it.
+ * Undoes the writes since the last savepoint, and removes it.
  */
 VLSM_MUST_USE vlsm_error *vlsm_transaction_rollback_to_savepoint(vlsm_transaction *transaction);
 
@@ -1062,26 +1069,26 @@ VLSM_MUST_USE vlsm_error *vlsm_transaction_rollback_to_savepoint(vlsm_transactio
 VLSM_MUST_USE vlsm_error *vlsm_transaction_rollback(vlsm_transaction *transaction);
 
 /**
- * Commits a transaction. VLSM_CONFLICT if something was changed that it read: nothing is written
- * then, and a new transaction can do the work again.
+ * Commits a transaction. It fails with VLSM_CONFLICT if data that it read was changed. Then
+ * nothing is written, and a new transaction can repeat the work.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_commit(vlsm_transaction *transaction,
                                     const vlsm_write_options *options);
 
 /**
- * The code of an error; VLSM_OK of NULL.
+ * The code of an error; VLSM_OK for NULL.
  */
 vlsm_code vlsm_error_code(const vlsm_error *error);
 
 /**
  * The text of an error: the problem, the file or option, and the remedy. It ends with a NUL byte,
- * belongs to the error, and names no key or value. Of NULL it is "".
+ * belongs to the error, and contains no key or value. For NULL it is "".
  */
 const char *vlsm_error_message(const vlsm_error *error);
 
 /**
- * The name of the keyspace that an error is about, or NULL. It belongs to the error.
+ * The name of the keyspace that an error concerns, or NULL. It belongs to the error.
  */
 const char *vlsm_error_keyspace(const vlsm_error *error);
 
@@ -1091,7 +1098,7 @@ const char *vlsm_error_keyspace(const vlsm_error *error);
 void vlsm_error_free(vlsm_error *error);
 
 /**
- * Frees bytes and clears the struct. Bytes that are cleared already are left alone.
+ * Frees bytes and clears the struct. Bytes that are already cleared are ignored.
  */
 void vlsm_bytes_free(vlsm_bytes *bytes);
 
@@ -1101,7 +1108,7 @@ void vlsm_bytes_free(vlsm_bytes *bytes);
 size_t vlsm_names_count(const vlsm_names *names);
 
 /**
- * A name, from 0 on; NULL beyond the last one. It belongs to the list.
+ * The name at an index from 0, or NULL beyond the last one. It belongs to the list.
  */
 const char *vlsm_names_at(const vlsm_names *names, size_t index);
 
@@ -1111,7 +1118,7 @@ const char *vlsm_names_at(const vlsm_names *names, size_t index);
 void vlsm_names_free(vlsm_names *names);
 
 /**
- * Appends bytes to what a callback returns.
+ * Appends to the bytes that a callback returns.
  */
 VLSM_MUST_USE vlsm_error *vlsm_buffer_append(vlsm_buffer *buffer, const uint8_t *data, size_t len);
 
@@ -1126,8 +1133,9 @@ vlsm_options *vlsm_options_new(void);
 void vlsm_options_free(vlsm_options *options);
 
 /**
- * Replaces all options by those of a text in TOML; what it leaves out has its default. The
- * library's page docs/mechanisms.md lists them. An error names the line, and changes nothing.
+ * Replaces all options with those of a text in TOML; options that are not in the text get their
+ * defaults. The page docs/mechanisms.md lists them. An error names the line, and then nothing is
+ * changed.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_toml(vlsm_options *options, const char *toml);
 
@@ -1137,37 +1145,37 @@ VLSM_MUST_USE vlsm_error *vlsm_options_toml(vlsm_options *options, const char *t
 VLSM_MUST_USE vlsm_error *vlsm_options_profile(vlsm_options *options, const char *name);
 
 /**
- * Whether a store is made where there is none. It is, by default.
+ * Sets whether a store that does not exist is created; true by default.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_create_if_missing(vlsm_options *options, bool create);
 
 /**
- * Whether a store that exists is an error. It is none, by default.
+ * Sets whether it is an error if the store exists; false by default.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_error_if_exists(vlsm_options *options, bool error);
 
 /**
- * Whether the store is opened to read only. vlsm_open_beside also reads a store that another
- * process writes.
+ * Sets whether the store is opened read-only. To read a store that another process writes, use
+ * vlsm_open_beside.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_read_only(vlsm_options *options, bool read_only);
 
 /**
- * Whether a keyspace whose merge operator is not registered is no error. Its operands are kept,
- * and keys that have some cannot be read.
+ * Sets whether keyspaces may be opened without their merge operator. Their operands are kept, but
+ * keys with operands cannot be read.
  */
 VLSM_MUST_USE vlsm_error *vlsm_options_keep_unknown_operators(vlsm_options *options, bool keep);
 
 /**
- * Registers a merge operator. The struct is copied. Its `destroy` is called once when neither
- * these options nor a store needs the state any more, and at once if this fails.
+ * Registers a merge operator. The struct is copied. `destroy` is called once, when neither these
+ * options nor a store needs the state any more, or at once if this call fails.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_options_merge_operator(vlsm_options *options,
                                         const vlsm_merge_operator *operator_);
 
 /**
- * Registers the compaction filter of a keyspace. As vlsm_options_merge_operator.
+ * Registers the compaction filter of a keyspace. Otherwise like vlsm_options_merge_operator.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_options_compaction_filter(vlsm_options *options,
@@ -1175,14 +1183,14 @@ vlsm_error *vlsm_options_compaction_filter(vlsm_options *options,
                                            const vlsm_compaction_filter *filter);
 
 /**
- * Sets the options with which the keyspace `default` is made. They are copied.
+ * Sets the options with which the keyspace `default` is created. They are copied.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_options_default_keyspace(vlsm_options *options,
                                           const vlsm_keyspace_options *keyspace);
 
 /**
- * Makes options of a keyspace: those of the store.
+ * Makes options of a keyspace, which are at first those of the store.
  */
 vlsm_keyspace_options *vlsm_keyspace_options_new(void);
 
@@ -1192,50 +1200,51 @@ vlsm_keyspace_options *vlsm_keyspace_options_new(void);
 void vlsm_keyspace_options_free(vlsm_keyspace_options *options);
 
 /**
- * The merge operator by its name: `append`, `add`, `max`, or a registered one. It stays for life.
+ * Sets the merge operator by its name: `append`, `add`, `max`, or a registered one. It cannot be
+ * changed later.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_merge_operator(vlsm_keyspace_options *options,
                                                  const char *name);
 
 /**
- * The time, in microseconds, after which values expire.
+ * Sets the time, in microseconds, after which values expire.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_ttl(vlsm_keyspace_options *options,
                                       uint64_t micros);
 
 /**
- * The size of a block before compression, in bytes.
+ * Sets the size of a block before compression, in bytes.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_block_bytes(vlsm_keyspace_options *options,
                                               uint64_t bytes);
 
 /**
- * The bits of a filter for each key; 0 for no filters.
+ * Sets the filter bits per key; 0 for no filters.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_bits_per_key(vlsm_keyspace_options *options,
                                                uint32_t bits);
 
 /**
- * The size of a memtable, in bytes.
+ * Sets the size of a memtable, in bytes.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_memtable_bytes(vlsm_keyspace_options *options,
                                                  uint64_t bytes);
 
 /**
- * The compression of all levels, by its name: `none`, `lz4` or `zstd`.
+ * Sets the compression of all levels by its name: `none`, `lz4` or `zstd`.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_compression(vlsm_keyspace_options *options,
                                               const char *name);
 
 /**
- * The keys at which the keyspace is split into regions, each a tree of its own. They stay for
- * life.
+ * Sets the keys at which the keyspace is split into regions, each with a tree of its own. They
+ * cannot be changed later.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_options_splits(vlsm_keyspace_options *options,
@@ -1243,7 +1252,7 @@ vlsm_error *vlsm_keyspace_options_splits(vlsm_keyspace_options *options,
                                          size_t count);
 
 /**
- * Opens the store in a folder, with options or NULL for the defaults. Called as vlsm_open, which
+ * Opens the store in a folder, with options or NULL for the defaults. Call it as vlsm_open, which
  * adds the version of the header.
  */
 VLSM_MUST_USE
@@ -1253,32 +1262,32 @@ vlsm_error *vlsm_open_abi(uint32_t abi,
                           vlsm_db **db);
 
 /**
- * Opens a store to read, also while another process writes it. It shows the state of now until
- * vlsm_catch_up.
+ * Opens a store for reading, also while another process writes it. It shows the present state
+ * until vlsm_catch_up is called.
  */
 VLSM_MUST_USE vlsm_error *vlsm_open_beside(const char *folder, vlsm_db **db);
 
 /**
- * Shows what the writing process has written since a store was opened by vlsm_open_beside. On an
- * error it shows what it showed before.
+ * Makes later writes of the writing process visible in a store that was opened by
+ * vlsm_open_beside. After an error the store shows what it showed before.
  */
 VLSM_MUST_USE vlsm_error *vlsm_catch_up(const vlsm_db *db);
 
 /**
- * Closes a store: everything that was acknowledged is in its files, and another process may open
- * it. Its other handles then return VLSM_CLOSED. The handle still has to be freed. An error says
- * what could not be written; the store is closed all the same.
+ * Closes a store: all acknowledged writes are then in its files, and another process may open it.
+ * Calls on its other handles return VLSM_CLOSED. The handle still has to be freed. It returns an
+ * error if the last writes could not be made durable; the store is closed nevertheless.
  */
 VLSM_MUST_USE vlsm_error *vlsm_close(const vlsm_db *db);
 
 /**
- * Frees the handle of a store. The store closes with its last handle, and then nobody hears of
- * errors: call vlsm_close before.
+ * Frees the handle of a store. The store is closed with its last handle, but then errors are not
+ * reported: call vlsm_close before.
  */
 void vlsm_db_free(vlsm_db *db);
 
 /**
- * The keyspace of a name.
+ * Opens the keyspace with this name.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_open(const vlsm_db *db,
@@ -1286,8 +1295,8 @@ vlsm_error *vlsm_keyspace_open(const vlsm_db *db,
                                vlsm_keyspace **keyspace);
 
 /**
- * The keyspace of a name, made with these options (NULL for the defaults) if there is none. One
- * that exists with other options is an error.
+ * Opens the keyspace with this name, or creates it with these options (NULL for the defaults). It
+ * is an error if it exists with other options.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_create(const vlsm_db *db,
@@ -1296,17 +1305,17 @@ vlsm_error *vlsm_keyspace_create(const vlsm_db *db,
                                  vlsm_keyspace **keyspace);
 
 /**
- * The keyspace `default`, which every store has.
+ * Opens the keyspace `default`, which every store has.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_default(const vlsm_db *db, vlsm_keyspace **keyspace);
 
 /**
- * Removes a keyspace with everything that it holds. Its handles still have to be freed.
+ * Removes a keyspace and all its data. Its handles still have to be freed.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_drop(const vlsm_db *db, const vlsm_keyspace *keyspace);
 
 /**
- * The names of all keyspaces. The caller frees the list by vlsm_names_free.
+ * Lists the names of all keyspaces. The caller frees the list with vlsm_names_free.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspaces(const vlsm_db *db, vlsm_names **names);
 
@@ -1316,7 +1325,7 @@ VLSM_MUST_USE vlsm_error *vlsm_keyspaces(const vlsm_db *db, vlsm_names **names);
 VLSM_MUST_USE vlsm_error *vlsm_sync(const vlsm_db *db);
 
 /**
- * Writes all memtables into files and waits for it.
+ * Flushes all memtables and waits until that is done.
  */
 VLSM_MUST_USE vlsm_error *vlsm_flush(const vlsm_db *db);
 
@@ -1326,7 +1335,8 @@ VLSM_MUST_USE vlsm_error *vlsm_flush(const vlsm_db *db);
 VLSM_MUST_USE vlsm_error *vlsm_wait_idle(const vlsm_db *db);
 
 /**
- * Copies the store, as of now, into a new folder. Files are linked where the file system can.
+ * Copies the present state of the store into a new folder. SSTs are hard links where the file
+ * system supports them.
  */
 VLSM_MUST_USE vlsm_error *vlsm_checkpoint(const vlsm_db *db, const char *target);
 
@@ -1336,8 +1346,8 @@ VLSM_MUST_USE vlsm_error *vlsm_checkpoint(const vlsm_db *db, const char *target)
 VLSM_MUST_USE vlsm_error *vlsm_restore(const char *checkpoint, const char *target);
 
 /**
- * The counters of the store in the text format of Prometheus, with a NUL byte after the end. The
- * caller frees it by vlsm_bytes_free.
+ * Returns the counters of the store in the text format of Prometheus, with a NUL byte after the
+ * end. The caller frees the text with vlsm_bytes_free.
  */
 VLSM_MUST_USE vlsm_error *vlsm_stats(const vlsm_db *db, vlsm_bytes *text);
 
@@ -1347,24 +1357,25 @@ VLSM_MUST_USE vlsm_error *vlsm_stats(const vlsm_db *db, vlsm_bytes *text);
 void vlsm_keyspace_free(vlsm_keyspace *keyspace);
 
 /**
- * The name of a keyspace, with a NUL byte after the end. The caller frees it by vlsm_bytes_free.
+ * Returns the name of a keyspace, with a NUL byte after the end. The caller frees it with
+ * vlsm_bytes_free.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_name(const vlsm_keyspace *keyspace, vlsm_bytes *name);
 
 /**
- * Gives a keyspace another name.
+ * Renames a keyspace.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_rename(const vlsm_keyspace *keyspace, const char *name);
 
 /**
- * Changes the options of a keyspace. Its splits and its merge operator stay.
+ * Changes the options of a keyspace, except its splits and its merge operator.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_keyspace_set_options(const vlsm_keyspace *keyspace,
                                       const vlsm_keyspace_options *options);
 
 /**
- * Removes everything that a keyspace holds, at the cost of one record.
+ * Removes all data of a keyspace, at the cost of one record.
  */
 VLSM_MUST_USE vlsm_error *vlsm_keyspace_clear(const vlsm_keyspace *keyspace);
 
@@ -1380,7 +1391,7 @@ vlsm_error *vlsm_put(const vlsm_keyspace *keyspace,
                      const vlsm_write_options *options);
 
 /**
- * Sets a key to a value that expires after some microseconds.
+ * Sets a key to a value that expires after `ttl_micros` microseconds.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_put_with_ttl(const vlsm_keyspace *keyspace,
@@ -1392,7 +1403,7 @@ vlsm_error *vlsm_put_with_ttl(const vlsm_keyspace *keyspace,
                               const vlsm_write_options *options);
 
 /**
- * Removes a key. It is no error if there is none.
+ * Removes a key. An absent key is no error.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_delete(const vlsm_keyspace *keyspace,
@@ -1401,8 +1412,8 @@ vlsm_error *vlsm_delete(const vlsm_keyspace *keyspace,
                         const vlsm_write_options *options);
 
 /**
- * Removes all keys from `lo` on (NULL for the first) up to, and without, `hi` (NULL for beyond the
- * last), at the cost of one write for each region.
+ * Removes all keys from `lo` (inclusive) to `hi` (exclusive); NULL means no limit. It costs one
+ * write for each region.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_delete_range(const vlsm_keyspace *keyspace,
@@ -1411,7 +1422,7 @@ vlsm_error *vlsm_delete_range(const vlsm_keyspace *keyspace,
                               const vlsm_write_options *options);
 
 /**
- * Changes a value by an operand of the keyspace's merge operator, without reading it.
+ * Writes an operand of the keyspace's merge operator, which changes the value without reading it.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_merge(const vlsm_keyspace *keyspace,
@@ -1422,8 +1433,8 @@ vlsm_error *vlsm_merge(const vlsm_keyspace *keyspace,
                        const vlsm_write_options *options);
 
 /**
- * Reads the value of a key, of now or of a snapshot. Its data is NULL if there is none. The caller
- * frees it by vlsm_bytes_free; nothing is copied.
+ * Reads the value of a key, in the present state (NULL) or a snapshot. Its data is NULL if the key
+ * is absent. The value is not copied; the caller frees it with vlsm_bytes_free.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_get(const vlsm_keyspace *keyspace,
@@ -1433,8 +1444,9 @@ vlsm_error *vlsm_get(const vlsm_keyspace *keyspace,
                      vlsm_bytes *value);
 
 /**
- * Reads the values of many keys of one moment, in one round. `values` has room for as many as
- * there are keys; each is freed by vlsm_bytes_free. After an error all of them are cleared.
+ * Reads the values of many keys as of one moment, in one round. `values` must have room for
+ * `count` values; the caller frees each with vlsm_bytes_free. After an error all of them are
+ * cleared.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_multi_get(const vlsm_keyspace *keyspace,
@@ -1445,7 +1457,7 @@ vlsm_error *vlsm_multi_get(const vlsm_keyspace *keyspace,
 
 /**
  * Sets a key to a value if it has the expected one. NULL stands for an absent key, in `expected`
- * and in `new_value`. `*done` says whether it had; if not, nothing is written.
+ * and in `new_value`. `*done` says whether the value was as expected; if not, nothing is written.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_compare_and_swap(const vlsm_keyspace *keyspace,
@@ -1457,8 +1469,8 @@ vlsm_error *vlsm_compare_and_swap(const vlsm_keyspace *keyspace,
                                   bool *done);
 
 /**
- * Merges a range of keys down to the last level and waits for it. The ends are those of
- * vlsm_delete_range.
+ * Compacts a range of keys down to the last level and waits until that is done. The limits are
+ * those of vlsm_delete_range.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_compact_range(const vlsm_keyspace *keyspace,
@@ -1466,7 +1478,7 @@ vlsm_error *vlsm_compact_range(const vlsm_keyspace *keyspace,
                                const vlsm_slice *hi);
 
 /**
- * Estimates how many bytes and entries a range of keys takes. The ends are those of
+ * Estimates the bytes and the number of entries in a range of keys. The limits are those of
  * vlsm_delete_range.
  */
 VLSM_MUST_USE
@@ -1477,7 +1489,7 @@ vlsm_error *vlsm_approximate_size(const vlsm_keyspace *keyspace,
                                   uint64_t *entries);
 
 /**
- * Takes a snapshot of the store as it is now.
+ * Takes a snapshot of the present state of the store.
  */
 VLSM_MUST_USE vlsm_error *vlsm_snapshot_new(const vlsm_db *db, vlsm_snapshot **snapshot);
 
@@ -1487,8 +1499,8 @@ VLSM_MUST_USE vlsm_error *vlsm_snapshot_new(const vlsm_db *db, vlsm_snapshot **s
 void vlsm_snapshot_free(vlsm_snapshot *snapshot);
 
 /**
- * Iterates over a range of keys, of now or of a snapshot: from `lo` on (NULL for the first) up to,
- * and without, `hi` (NULL for beyond the last).
+ * Iterates over the keys from `lo` (inclusive) to `hi` (exclusive), in the present state or a
+ * snapshot. A NULL limit means no limit, a NULL snapshot the present state.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_iter_new(const vlsm_keyspace *keyspace,
@@ -1498,7 +1510,7 @@ vlsm_error *vlsm_iter_new(const vlsm_keyspace *keyspace,
                           vlsm_iter **iter);
 
 /**
- * Iterates over the keys that begin with a prefix. Else as vlsm_iter_new.
+ * Iterates over the keys that begin with a prefix. Otherwise like vlsm_iter_new.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_iter_prefix(const vlsm_keyspace *keyspace,
@@ -1513,14 +1525,14 @@ vlsm_error *vlsm_iter_prefix(const vlsm_keyspace *keyspace,
 void vlsm_iter_free(vlsm_iter *iter);
 
 /**
- * The next pair from the front. The data of the key is NULL after the last one. Key and value
- * belong to the iterator, until its next call. After an error the next call goes on behind it if
- * it was VLSM_MERGE, and else returns the error again or the end.
+ * Returns the next pair from the front. After the last pair the data of the key is NULL. Key and
+ * value are valid until the next call on the iterator. After VLSM_MERGE the next call continues
+ * with the next key; after any other error it returns the error again, or the end.
  */
 VLSM_MUST_USE vlsm_error *vlsm_iter_next(vlsm_iter *iter, vlsm_slice *key, vlsm_slice *value);
 
 /**
- * The next pair from the back. As vlsm_iter_next.
+ * Returns the next pair from the back. Otherwise like vlsm_iter_next.
  */
 VLSM_MUST_USE vlsm_error *vlsm_iter_next_back(vlsm_iter *iter, vlsm_slice *key, vlsm_slice *value);
 
@@ -1556,7 +1568,7 @@ vlsm_error *vlsm_batch_put(vlsm_batch *batch,
                            size_t value_len);
 
 /**
- * Adds a put of a value that expires after some microseconds from the write on.
+ * Adds a put of a value that expires `ttl_micros` microseconds after the write.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_batch_put_with_ttl(vlsm_batch *batch,
@@ -1588,8 +1600,7 @@ vlsm_error *vlsm_batch_delete(vlsm_batch *batch,
                               size_t key_len);
 
 /**
- * Adds a delete of all keys from `lo` on (NULL for the first) up to, and without, `hi` (NULL for
- * beyond the last).
+ * Adds a delete of all keys from `lo` (inclusive) to `hi` (exclusive). NULL means no limit.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_batch_delete_range(vlsm_batch *batch,
@@ -1598,7 +1609,7 @@ vlsm_error *vlsm_batch_delete_range(vlsm_batch *batch,
                                     const vlsm_slice *hi);
 
 /**
- * Writes a batch, all of it or nothing. The batch stays as it is.
+ * Writes a batch atomically: all of it or nothing. The batch itself stays unchanged.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_write(const vlsm_db *db,
@@ -1606,18 +1617,18 @@ vlsm_error *vlsm_write(const vlsm_db *db,
                        const vlsm_write_options *options);
 
 /**
- * Begins a transaction on the store as it is now.
+ * Begins a transaction on the present state of the store.
  */
 VLSM_MUST_USE vlsm_error *vlsm_transaction_new(const vlsm_db *db, vlsm_transaction **transaction);
 
 /**
- * Frees a transaction. If it was not committed, nothing of it is written.
+ * Frees a transaction. If it was not committed, none of its writes take effect.
  */
 void vlsm_transaction_free(vlsm_transaction *transaction);
 
 /**
- * Reads a key: what the transaction has written, or what the store had when it began. Else as
- * vlsm_get.
+ * Reads a key as the transaction has written it, or else as of the begin of the transaction.
+ * Otherwise like vlsm_get.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_get(vlsm_transaction *transaction,
@@ -1627,8 +1638,8 @@ vlsm_error *vlsm_transaction_get(vlsm_transaction *transaction,
                                  vlsm_bytes *value);
 
 /**
- * Iterates over a range with the transaction's writes so far. A part of the range that was seen
- * counts as read. Else as vlsm_iter_new.
+ * Iterates over a range with the transaction's writes so far. The part of the range that was
+ * iterated over counts as read. Otherwise like vlsm_iter_new.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_iter(vlsm_transaction *transaction,
@@ -1649,7 +1660,7 @@ vlsm_error *vlsm_transaction_put(vlsm_transaction *transaction,
                                  size_t value_len);
 
 /**
- * Sets a key to a value that expires after some microseconds from now on.
+ * Sets a key to a value that expires `ttl_micros` microseconds from now.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_put_with_ttl(vlsm_transaction *transaction,
@@ -1661,7 +1672,7 @@ vlsm_error *vlsm_transaction_put_with_ttl(vlsm_transaction *transaction,
                                           uint64_t ttl_micros);
 
 /**
- * Changes a value by an operand, without reading it.
+ * Writes an operand of the merge operator, which changes the value without reading it.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_merge(vlsm_transaction *transaction,
@@ -1681,7 +1692,7 @@ vlsm_error *vlsm_transaction_delete(vlsm_transaction *transaction,
                                     size_t key_len);
 
 /**
- * Removes a range of keys. The ends are those of vlsm_delete_range.
+ * Removes a range of keys. The limits are those of vlsm_delete_range.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_delete_range(vlsm_transaction *transaction,
@@ -1690,12 +1701,12 @@ vlsm_error *vlsm_transaction_delete_range(vlsm_transaction *transaction,
                                           const vlsm_slice *hi);
 
 /**
- * Remembers the writes so far. Savepoints may be nested.
+ * Sets a savepoint after the writes so far. Savepoints may be nested.
  */
 VLSM_MUST_USE vlsm_error *vlsm_transaction_savepoint(vlsm_transaction *transaction);
 
 /**
- * Undoes the writes since the last savepoint, and forgets it.
+ * Undoes the writes since the last savepoint, and removes it.
  */
 VLSM_MUST_USE vlsm_error *vlsm_transaction_rollback_to_savepoint(vlsm_transaction *transaction);
 
@@ -1705,8 +1716,8 @@ VLSM_MUST_USE vlsm_error *vlsm_transaction_rollback_to_savepoint(vlsm_transactio
 VLSM_MUST_USE vlsm_error *vlsm_transaction_rollback(vlsm_transaction *transaction);
 
 /**
- * Commits a transaction. VLSM_CONFLICT if something was changed that it read: nothing is written
- * then, and a new transaction can do the work again.
+ * Commits a transaction. It fails with VLSM_CONFLICT if data that it read was changed. Then
+ * nothing is written, and a new transaction can repeat the work.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_transaction_commit(vlsm_transaction *transaction,
@@ -1736,13 +1747,14 @@ vlsm_error *vlsm_file_put(vlsm_file *file,
                           size_t value_len);
 
 /**
- * Finishes a file: it is on the device. It must have a pair.
+ * Finishes a file and syncs it to the device. It must have at least one pair.
  */
 VLSM_MUST_USE vlsm_error *vlsm_file_finish(vlsm_file *file);
 
 /**
- * Adds files to a keyspace, all of them or none. Their pairs replace older ones. Their ranges must
- * not overlap. `move_files` links them, if the file system can, and removes the originals.
+ * Adds files to a keyspace, all of them or none. Their pairs replace older ones. Their key ranges
+ * must not overlap. `move_files` adds them as hard links, where the file system supports them, and
+ * removes the originals.
  */
 VLSM_MUST_USE
 vlsm_error *vlsm_ingest(const vlsm_keyspace *keyspace,

@@ -1,6 +1,6 @@
 //! Batches: writes, in any keyspaces of one store, that take effect together or not at all.
 //!
-//! An impossible write, such as one of too long a key, is an error when the batch is written. Then
+//! An invalid write, such as one with too long a key, is reported when the batch is written. Then
 //! nothing of the batch is written.
 
 use crate::buffer::vlsm_slice;
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn vlsm_batch_put(
     }
 }
 
-/// Adds a put of a value that expires after some microseconds from the write on.
+/// Adds a put of a value that expires `ttl_micros` microseconds after the write.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_batch_put_with_ttl(
@@ -126,8 +126,7 @@ pub unsafe extern "C" fn vlsm_batch_delete(
     }
 }
 
-/// Adds a delete of all keys from `lo` on (NULL for the first) up to, and without, `hi` (NULL for
-/// beyond the last).
+/// Adds a delete of all keys from `lo` (inclusive) to `hi` (exclusive). NULL means no limit.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_batch_delete_range(
@@ -144,7 +143,7 @@ pub unsafe extern "C" fn vlsm_batch_delete_range(
     }
 }
 
-/// Writes a batch, all of it or nothing. The batch stays as it is.
+/// Writes a batch atomically: all of it or nothing. The batch itself stays unchanged.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_write(

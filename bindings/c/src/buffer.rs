@@ -1,8 +1,8 @@
-//! Bytes on their way in and out: slices of the caller's, bytes and lists of the library's, and the
+//! Bytes that cross the interface: slices of the caller, bytes and lists of the library, and the
 //! buffer into which callbacks write.
 //!
-//! Values that are read are not copied. Each is a part of a block or of a memtable, which stays in
-//! memory until the caller frees the value.
+//! A read does not copy the value. It refers to a block or a memtable, which stays in memory until
+//! the caller frees the value.
 
 use crate::call::{Outcome, bytes, call, changed};
 use crate::error::vlsm_error;
@@ -10,7 +10,7 @@ use engine::Bytes;
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
-/// Some bytes of the caller's, or of a handle's.
+/// Bytes that belong to the caller, or to a handle.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct vlsm_slice {
@@ -23,7 +23,7 @@ pub struct vlsm_slice {
 impl vlsm_slice {
     pub(crate) const NONE: Self = Self { data: null(), len: 0 };
 
-    /// For C. Of no bytes it is no NULL, which would be an absent value.
+    /// A slice for C. The data of an empty slice is not NULL, which would mean an absent value.
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self { data: bytes.as_ptr(), len: bytes.len() }
     }
@@ -33,8 +33,8 @@ impl vlsm_slice {
     }
 }
 
-/// Bytes that the library keeps for the caller, who frees them by vlsm_bytes_free. `data` is NULL
-/// where there is no value, and never for a value of no bytes.
+/// Bytes that the library keeps until the caller frees them with vlsm_bytes_free. `data` is NULL if
+/// there is no value, but never for an empty value.
 #[repr(C)]
 #[derive(Debug)]
 pub struct vlsm_bytes {
@@ -42,7 +42,7 @@ pub struct vlsm_bytes {
     pub data: *const u8,
     /// The number of bytes.
     pub len: usize,
-    /// The library's.
+    /// For the library only.
     pub owner: *mut std::ffi::c_void,
 }
 
@@ -65,7 +65,7 @@ impl vlsm_bytes {
     }
 }
 
-/// Frees bytes and clears the struct. Bytes that are cleared already are left alone.
+/// Frees bytes and clears the struct. Bytes that are already cleared are ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_bytes_free(bytes: *mut vlsm_bytes) {
     let Some(bytes) = (unsafe { bytes.as_mut() }) else { return };
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn vlsm_bytes_free(bytes: *mut vlsm_bytes) {
     }
 }
 
-/// A list of names. It belongs to the caller, who frees it by vlsm_names_free.
+/// A list of names. The caller frees it with vlsm_names_free.
 pub struct vlsm_names {
     names: Vec<CString>,
 }
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn vlsm_names_count(names: *const vlsm_names) -> usize {
     unsafe { names.as_ref() }.map_or(0, |names| names.names.len())
 }
 
-/// A name, from 0 on; NULL beyond the last one. It belongs to the list.
+/// The name at an index from 0, or NULL beyond the last one. It belongs to the list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_names_at(names: *const vlsm_names, index: usize) -> *const c_char {
     let name = unsafe { names.as_ref() }.and_then(|names| names.names.get(index));
@@ -107,12 +107,13 @@ pub unsafe extern "C" fn vlsm_names_free(names: *mut vlsm_names) {
     }
 }
 
-/// The bytes that a callback returns. It belongs to the library and lives during the call.
+/// The bytes that a callback returns. The buffer belongs to the library and is valid only during
+/// the call.
 pub struct vlsm_buffer {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Appends bytes to what a callback returns.
+/// Appends to the bytes that a callback returns.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_buffer_append(

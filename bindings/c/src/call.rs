@@ -1,4 +1,5 @@
-//! The frame of every exported function: it checks arguments, catches panics and gives results.
+//! The wrapper around every exported function: it checks arguments, catches panics and returns
+//! results.
 //!
 //! A handle is refused in a process that was forked from the one that made it (`vlsm_handle`).
 
@@ -11,10 +12,10 @@ use std::ptr::null_mut;
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// Frees a handle. In a forked process this does nothing to what it holds.
+/// Frees a handle. In a forked process the object behind it is left alone.
 pub(crate) unsafe fn free<H>(handle: *mut H) {
     if !handle.is_null() {
-        // A panic of a destructor is the library's, and C has no use for it.
+        // C code could do nothing about a panic of a destructor, so it is ignored.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(handle) })));
     }
 }
@@ -32,7 +33,7 @@ pub(crate) fn call(work: impl FnOnce() -> Outcome) -> *mut vlsm_error {
     }
 }
 
-/// As [`call`], for a function that gives its result through a pointer.
+/// Like [`call`], for a function that returns its result through a pointer.
 pub(crate) unsafe fn give<T>(
     to: *mut *mut T,
     work: impl FnOnce() -> Outcome<T>,
@@ -55,7 +56,7 @@ pub(crate) unsafe fn changed<'a, T>(handle: *mut T, what: &str) -> Outcome<&'a m
     unsafe { handle.as_mut() }.ok_or_else(|| Failure::argument(format!("{what} is NULL")))
 }
 
-/// The place of a result.
+/// The place for a result.
 pub(crate) unsafe fn out<'a, T>(to: *mut T) -> Outcome<&'a mut T> {
     unsafe { to.as_mut() }.ok_or_else(|| Failure::argument("the pointer to the result is NULL"))
 }

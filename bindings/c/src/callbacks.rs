@@ -1,7 +1,7 @@
-//! Code of the caller's that the store calls: merge operators and compaction filters.
+//! Functions of the caller that the store calls: merge operators and compaction filters.
 //!
-//! A struct of function pointers with a state. It is copied when it is registered; the state is
-//! destroyed once, when the last store and the options that have it are gone.
+//! Each is a struct of function pointers with a state. It is copied when it is registered. The
+//! state is destroyed once, after the options and all stores that use it are gone.
 
 use crate::buffer::{vlsm_buffer, vlsm_slice};
 use crate::call::{Outcome, text};
@@ -9,8 +9,8 @@ use crate::error::Failure;
 use engine::{CompactionFilter, Decision, MergeOperator};
 use std::ffi::{c_char, c_void};
 
-/// A merge operator. Its functions must give the same result for the same arguments, for ever, or
-/// have another name.
+/// A merge operator. Its functions must always return the same result for the same arguments. An
+/// operator that behaves differently needs another name.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct vlsm_merge_operator {
@@ -18,13 +18,13 @@ pub struct vlsm_merge_operator {
     pub state: *mut c_void,
     /// The name, which the store records. It is copied.
     pub name: *const c_char,
-    /// Returns false for an operand that `merge` could not combine: the write is refused. NULL
+    /// Returns false for an operand that `merge` could not combine; the write is then refused. NULL
     /// accepts every operand.
     pub check:
         Option<extern "C" fn(state: *mut c_void, key: vlsm_slice, operand: vlsm_slice) -> bool>,
-    /// Applies operands, the oldest first, to the value before them, whose data is NULL if the key
-    /// was absent, and appends the new value to `out`. Returns false if they cannot be combined:
-    /// reads of the key then fail with VLSM_MERGE, and nothing is lost.
+    /// Applies operands, the oldest first, to the previous value, and appends the new value to
+    /// `out`. The data of the previous value is NULL if the key was absent. Returns false if they
+    /// cannot be combined: reads of the key then fail with VLSM_MERGE, and nothing is lost.
     pub merge: Option<
         extern "C" fn(
             state: *mut c_void,
@@ -35,8 +35,8 @@ pub struct vlsm_merge_operator {
             out: *mut vlsm_buffer,
         ) -> bool,
     >,
-    /// Combines operands, the oldest first, into one of the same effect. Returns false if that
-    /// cannot be. NULL for never.
+    /// Combines operands, the oldest first, into one with the same effect. Returns false if that is
+    /// impossible. NULL if it is always impossible.
     pub merge_partial: Option<
         extern "C" fn(
             state: *mut c_void,
@@ -46,7 +46,7 @@ pub struct vlsm_merge_operator {
             out: *mut vlsm_buffer,
         ) -> bool,
     >,
-    /// Frees the state. NULL for nothing to free.
+    /// Frees the state. NULL if there is nothing to free.
     pub destroy: Option<extern "C" fn(state: *mut c_void)>,
 }
 
@@ -54,11 +54,11 @@ pub struct vlsm_merge_operator {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum vlsm_decision {
-    /// Keep it, as any number does that is not here.
+    /// Keep the value. Every number that is not listed here means the same.
     VLSM_KEEP = 0,
     /// Remove the key.
     VLSM_REMOVE = 1,
-    /// Replace it by what was appended to `out`.
+    /// Replace the value with the bytes that were appended to `out`.
     VLSM_CHANGE = 2,
 }
 
@@ -70,8 +70,8 @@ impl vlsm_decision {
     }
 }
 
-/// A compaction filter: it sees the newest value of a key that no snapshot holds, when a flush or a
-/// compaction rewrites it.
+/// A compaction filter: it sees the newest value of a key when a flush or a compaction rewrites it
+/// and no snapshot holds it.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct vlsm_compaction_filter {
@@ -79,7 +79,7 @@ pub struct vlsm_compaction_filter {
     pub state: *mut c_void,
     /// The name, for the log. It is copied.
     pub name: *const c_char,
-    /// Decides about a value that is about to be written into a level: a vlsm_decision. Any other
+    /// Returns a vlsm_decision about a value that is about to be written into a level. Any other
     /// number keeps the value.
     pub filter: Option<
         extern "C" fn(
@@ -90,11 +90,11 @@ pub struct vlsm_compaction_filter {
             out: *mut vlsm_buffer,
         ) -> u32,
     >,
-    /// Frees the state. NULL for nothing to free.
+    /// Frees the state. NULL if there is nothing to free.
     pub destroy: Option<extern "C" fn(state: *mut c_void)>,
 }
 
-/// A state with what frees it.
+/// A state with the function that frees it.
 struct State {
     state: *mut c_void,
     destroy: Option<extern "C" fn(*mut c_void)>,
@@ -119,12 +119,12 @@ pub(crate) struct Operator {
     functions: vlsm_merge_operator,
 }
 
-// As `State`, whose pointer is the only one that is used later.
+// As for `State`, whose pointer is the only one that is used later.
 unsafe impl Send for Operator {}
 unsafe impl Sync for Operator {}
 
 impl Operator {
-    /// The operator, or its state destroyed.
+    /// Makes the operator; if that fails, its state is destroyed.
     pub(crate) unsafe fn new(functions: vlsm_merge_operator) -> Outcome<Self> {
         let state = State { state: functions.state, destroy: functions.destroy };
         let name = unsafe { text(functions.name, "the name of the merge operator") }?.to_owned();
@@ -181,7 +181,7 @@ unsafe impl Send for Filter {}
 unsafe impl Sync for Filter {}
 
 impl Filter {
-    /// The filter, or its state destroyed.
+    /// Makes the filter; if that fails, its state is destroyed.
     pub(crate) unsafe fn new(functions: vlsm_compaction_filter) -> Outcome<Self> {
         let state = State { state: functions.state, destroy: functions.destroy };
         let name = unsafe { text(functions.name, "the name of the compaction filter") }?.to_owned();

@@ -1,7 +1,7 @@
-//! Stores: opened, closed, copied, asked.
+//! Stores: opening, closing, copying, keyspaces and statistics.
 //!
-//! A store's handle is one of several that keep it open. `vlsm_close` ends it whatever else there
-//! is: the other handles then say that the store is closed, and still have to be freed.
+//! Every handle of a store keeps it open. `vlsm_close` closes it although other handles exist:
+//! calls on those then return VLSM_CLOSED, and they still have to be freed.
 
 use crate::VLSM_ABI_VERSION;
 use crate::buffer::{vlsm_bytes, vlsm_names};
@@ -21,7 +21,7 @@ pub(crate) unsafe fn store<'a>(db: *const vlsm_db) -> Outcome<&'a Db> {
     Ok(unsafe { shared(db, "the store") }?.0.get()?)
 }
 
-/// Opens the store in a folder, with options or NULL for the defaults. Called as vlsm_open, which
+/// Opens the store in a folder, with options or NULL for the defaults. Call it as vlsm_open, which
 /// adds the version of the header.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -50,8 +50,8 @@ pub unsafe extern "C" fn vlsm_open_abi(
     }
 }
 
-/// Opens a store to read, also while another process writes it. It shows the state of now until
-/// vlsm_catch_up.
+/// Opens a store for reading, also while another process writes it. It shows the present state
+/// until vlsm_catch_up is called.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_open_beside(
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn vlsm_open_beside(
     }
 }
 
-/// Shows what the writing process has written since a store was opened by vlsm_open_beside. On an
-/// error it shows what it showed before.
+/// Makes later writes of the writing process visible in a store that was opened by
+/// vlsm_open_beside. After an error the store shows what it showed before.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_catch_up(db: *const vlsm_db) -> *mut vlsm_error {
@@ -74,23 +74,23 @@ pub unsafe extern "C" fn vlsm_catch_up(db: *const vlsm_db) -> *mut vlsm_error {
     })
 }
 
-/// Closes a store: everything that was acknowledged is in its files, and another process may open
-/// it. Its other handles then return VLSM_CLOSED. The handle still has to be freed. An error says
-/// what could not be written; the store is closed all the same.
+/// Closes a store: all acknowledged writes are then in its files, and another process may open it.
+/// Calls on its other handles return VLSM_CLOSED. The handle still has to be freed. It returns an
+/// error if the last writes could not be made durable; the store is closed nevertheless.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_close(db: *const vlsm_db) -> *mut vlsm_error {
     call(|| Ok(unsafe { store(db)? }.clone().close()?))
 }
 
-/// Frees the handle of a store. The store closes with its last handle, and then nobody hears of
-/// errors: call vlsm_close before.
+/// Frees the handle of a store. The store is closed with its last handle, but then errors are not
+/// reported: call vlsm_close before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_db_free(db: *mut vlsm_db) {
     unsafe { free(db) }
 }
 
-/// The keyspace of a name.
+/// Opens the keyspace with this name.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_open(
@@ -103,8 +103,8 @@ pub unsafe extern "C" fn vlsm_keyspace_open(
     }
 }
 
-/// The keyspace of a name, made with these options (NULL for the defaults) if there is none. One
-/// that exists with other options is an error.
+/// Opens the keyspace with this name, or creates it with these options (NULL for the defaults). It
+/// is an error if it exists with other options.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_create(
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn vlsm_keyspace_create(
     }
 }
 
-/// The keyspace `default`, which every store has.
+/// Opens the keyspace `default`, which every store has.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_default(
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn vlsm_keyspace_default(
     unsafe { give(keyspace, || Ok(vlsm_keyspace::new(store(db)?.default_keyspace()))) }
 }
 
-/// Removes a keyspace with everything that it holds. Its handles still have to be freed.
+/// Removes a keyspace and all its data. Its handles still have to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_drop(
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn vlsm_keyspace_drop(
     call(|| unsafe { Ok(store(db)?.drop_keyspace(vlsm_keyspace::of(keyspace)?)?) })
 }
 
-/// The names of all keyspaces. The caller frees the list by vlsm_names_free.
+/// Lists the names of all keyspaces. The caller frees the list with vlsm_names_free.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspaces(
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn vlsm_sync(db: *const vlsm_db) -> *mut vlsm_error {
     call(|| Ok(unsafe { store(db)? }.sync()?))
 }
 
-/// Writes all memtables into files and waits for it.
+/// Flushes all memtables and waits until that is done.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_flush(db: *const vlsm_db) -> *mut vlsm_error {
@@ -172,7 +172,8 @@ pub unsafe extern "C" fn vlsm_wait_idle(db: *const vlsm_db) -> *mut vlsm_error {
     call(|| Ok(unsafe { store(db)? }.wait_idle()?))
 }
 
-/// Copies the store, as of now, into a new folder. Files are linked where the file system can.
+/// Copies the present state of the store into a new folder. SSTs are hard links where the file
+/// system supports them.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_checkpoint(
@@ -199,8 +200,8 @@ pub unsafe extern "C" fn vlsm_restore(
     })
 }
 
-/// The counters of the store in the text format of Prometheus, with a NUL byte after the end. The
-/// caller frees it by vlsm_bytes_free.
+/// Returns the counters of the store in the text format of Prometheus, with a NUL byte after the
+/// end. The caller frees the text with vlsm_bytes_free.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_stats(db: *const vlsm_db, text: *mut vlsm_bytes) -> *mut vlsm_error {

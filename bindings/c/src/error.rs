@@ -1,7 +1,8 @@
-//! Errors as values: a code for programs, a text for people, and the keyspace that it is about.
+//! Errors as values: a code for programs, a text for people, and the name of the keyspace
+//! concerned.
 //!
 //! The codes are those of `vlsm::Error`, and two of this interface: a header of another version,
-//! and a handle that came over a `fork`.
+//! and a handle that a child process inherited through `fork`.
 
 use engine::Error;
 use std::ffi::{CString, c_char};
@@ -18,46 +19,46 @@ pub enum vlsm_code {
     VLSM_IO = 1,
     /// A file is damaged.
     VLSM_CORRUPTION = 2,
-    /// The device is full; the store goes on when there is space.
+    /// The device is full. The store accepts writes again when there is space.
     VLSM_NO_SPACE = 3,
     /// An earlier failure made the store read-only until it is opened again.
     VLSM_READ_ONLY = 4,
-    /// The store was opened to read only.
+    /// The store was opened read-only.
     VLSM_OPENED_READ_ONLY = 5,
     /// A reader beside the writing process cannot see a later state.
     VLSM_CANNOT_FOLLOW = 6,
-    /// The store is open already, here or in another process.
+    /// The store is already open, in this or another process.
     VLSM_LOCKED = 7,
     /// There is no store at the path.
     VLSM_MISSING = 8,
     /// The folder holds something that is not a store.
     VLSM_NOT_A_STORE = 9,
-    /// There is a store at the path already.
+    /// There is already a store at the path.
     VLSM_ALREADY_EXISTS = 10,
     /// A file was written by a newer version of the library.
     VLSM_FORMAT_VERSION = 11,
-    /// An option has an impossible value.
+    /// An option has an invalid value.
     VLSM_INVALID_OPTION = 12,
-    /// An argument is impossible: NULL where that is not allowed, too long, no UTF-8, of another
-    /// store, or a handle that was committed or finished.
+    /// An argument is invalid: NULL where that is not allowed, too long, not UTF-8, from another
+    /// store, or a handle that was already committed or finished.
     VLSM_INVALID_ARGUMENT = 13,
-    /// There is no keyspace of this name.
+    /// There is no keyspace with this name.
     VLSM_NO_SUCH_KEYSPACE = 14,
     /// The keyspace of the handle was dropped.
     VLSM_KEYSPACE_DROPPED = 15,
-    /// The keyspace exists with other options, its name is taken, or it cannot be changed so.
+    /// The keyspace exists with other options, its name is taken, or the option cannot be changed.
     VLSM_KEYSPACE_EXISTS = 16,
-    /// A merge operator is not known, refuses an operand, or cannot combine a key's operands.
+    /// A merge operator is unknown, refuses an operand, or cannot combine the operands of a key.
     VLSM_MERGE = 17,
     /// The deadline of the write passed; nothing was written.
     VLSM_BUSY = 18,
-    /// A transaction met another write; nothing was written, and it can be run again.
+    /// A transaction conflicts with another write. Nothing was written; run it again.
     VLSM_CONFLICT = 19,
     /// The store was closed.
     VLSM_CLOSED = 20,
-    /// A number of the store is used up; it can be read.
+    /// A number of the store has reached its maximum. The store can still be read.
     VLSM_USED_UP = 21,
-    /// An impossible state, which is a bug of the library.
+    /// An internal error: a bug of the library.
     VLSM_INTERNAL = 22,
     /// The program was compiled with the header of another version.
     VLSM_ABI = 23,
@@ -65,7 +66,7 @@ pub enum vlsm_code {
     VLSM_FORKED = 24,
 }
 
-/// An error. It belongs to the caller, who frees it by vlsm_error_free.
+/// An error. The caller frees it with vlsm_error_free.
 pub struct vlsm_error {
     code: vlsm_code,
     message: CString,
@@ -74,9 +75,9 @@ pub struct vlsm_error {
 
 /// A failure of a call, before it becomes a handle.
 pub(crate) enum Failure {
-    /// The engine's.
+    /// An error of the engine.
     Engine(Error),
-    /// This interface's.
+    /// An error of this interface.
     Own(vlsm_code, String),
 }
 
@@ -93,7 +94,7 @@ impl From<Forked> for Failure {
 }
 
 impl Failure {
-    /// An argument that cannot be.
+    /// An invalid argument.
     pub(crate) fn argument(what: impl Into<String>) -> Self {
         Self::Own(vlsm_code::VLSM_INVALID_ARGUMENT, what.into())
     }
@@ -147,20 +148,20 @@ fn code(error: &Error) -> vlsm_code {
     }
 }
 
-/// The code of an error; VLSM_OK of NULL.
+/// The code of an error; VLSM_OK for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_error_code(error: *const vlsm_error) -> vlsm_code {
     unsafe { error.as_ref() }.map_or(vlsm_code::VLSM_OK, |error| error.code)
 }
 
 /// The text of an error: the problem, the file or option, and the remedy. It ends with a NUL byte,
-/// belongs to the error, and names no key or value. Of NULL it is "".
+/// belongs to the error, and contains no key or value. For NULL it is "".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_error_message(error: *const vlsm_error) -> *const c_char {
     unsafe { error.as_ref() }.map_or(c"".as_ptr(), |error| error.message.as_ptr())
 }
 
-/// The name of the keyspace that an error is about, or NULL. It belongs to the error.
+/// The name of the keyspace that an error concerns, or NULL. It belongs to the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_error_keyspace(error: *const vlsm_error) -> *const c_char {
     let keyspace = unsafe { error.as_ref() }.and_then(|error| error.keyspace.as_ref());

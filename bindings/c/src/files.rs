@@ -1,4 +1,4 @@
-//! Files of sorted pairs, made outside of a store and ingested by it all at once.
+//! Files of sorted pairs: they are made outside of a store, which then ingests them all at once.
 //!
 //! A file is checked completely before it becomes a part of the store.
 
@@ -9,7 +9,7 @@ use engine::{IngestOptions, SstFileWriter};
 use std::ffi::c_char;
 use vlsm_handle::Owned;
 
-/// A file that is being written. One that is freed without vlsm_file_finish is removed.
+/// A file that is being written. If it is freed without vlsm_file_finish, the file is removed.
 pub struct vlsm_file(Owned<Option<SstFileWriter>>);
 
 unsafe fn of<'a>(file: *mut vlsm_file) -> Outcome<&'a mut SstFileWriter> {
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn vlsm_file_put(
     })
 }
 
-/// Finishes a file: it is on the device. It must have a pair.
+/// Finishes a file and syncs it to the device. It must have at least one pair.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_file_finish(file: *mut vlsm_file) -> *mut vlsm_error {
@@ -67,8 +67,9 @@ pub unsafe extern "C" fn vlsm_file_finish(file: *mut vlsm_file) -> *mut vlsm_err
     })
 }
 
-/// Adds files to a keyspace, all of them or none. Their pairs replace older ones. Their ranges must
-/// not overlap. `move_files` links them, if the file system can, and removes the originals.
+/// Adds files to a keyspace, all of them or none. Their pairs replace older ones. Their key ranges
+/// must not overlap. `move_files` adds them as hard links, where the file system supports them, and
+/// removes the originals.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_ingest(

@@ -1,7 +1,8 @@
 //! Iterators: the pairs of a range in the order of their keys, from both ends.
 //!
-//! An iterator shows one moment: that of its snapshot or transaction, or of its making. It gives
-//! pairs from the front and from the back; the two ends meet and never give a pair twice.
+//! An iterator shows the store as of one moment: that of its snapshot or transaction, or of its
+//! creation. It returns pairs from the front and from the back. The two ends meet, and no pair is
+//! returned twice.
 
 use crate::buffer::vlsm_slice;
 use crate::call::{bytes, call, changed, free, give, out};
@@ -11,7 +12,7 @@ use crate::snapshot::{perhaps, vlsm_snapshot};
 use engine::{Bytes, Iter, TransactionIter};
 use vlsm_handle::Owned;
 
-/// An iterator. It keeps what it shows on the disk and the store open, until it is freed.
+/// An iterator. Until it is freed, it keeps the data that it shows on the disk, and the store open.
 pub struct vlsm_iter(Owned<State>);
 
 /// The pairs of an iterator of the engine.
@@ -34,7 +35,7 @@ impl Pairs for TransactionIter {
     }
 }
 
-/// An iterator with the pair that it gave last.
+/// An iterator with the pair that it returned last.
 pub(crate) struct State {
     pairs: Box<dyn Pairs>,
     last: Option<(Bytes, Bytes)>,
@@ -46,8 +47,8 @@ impl vlsm_iter {
     }
 }
 
-/// Iterates over a range of keys, of now or of a snapshot: from `lo` on (NULL for the first) up to,
-/// and without, `hi` (NULL for beyond the last).
+/// Iterates over the keys from `lo` (inclusive) to `hi` (exclusive), in the present state or a
+/// snapshot. A NULL limit means no limit, a NULL snapshot the present state.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_iter_new(
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn vlsm_iter_new(
     }
 }
 
-/// Iterates over the keys that begin with a prefix. Else as vlsm_iter_new.
+/// Iterates over the keys that begin with a prefix. Otherwise like vlsm_iter_new.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_iter_prefix(
@@ -116,9 +117,9 @@ unsafe fn step(
     })
 }
 
-/// The next pair from the front. The data of the key is NULL after the last one. Key and value
-/// belong to the iterator, until its next call. After an error the next call goes on behind it if
-/// it was VLSM_MERGE, and else returns the error again or the end.
+/// Returns the next pair from the front. After the last pair the data of the key is NULL. Key and
+/// value are valid until the next call on the iterator. After VLSM_MERGE the next call continues
+/// with the next key; after any other error it returns the error again, or the end.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_iter_next(
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn vlsm_iter_next(
     unsafe { step(iter, key, value, |pairs| pairs.next()) }
 }
 
-/// The next pair from the back. As vlsm_iter_next.
+/// Returns the next pair from the back. Otherwise like vlsm_iter_next.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_iter_next_back(

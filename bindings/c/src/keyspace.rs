@@ -1,7 +1,7 @@
-//! Keyspaces: reads and writes of one key, and what is done to a range or to the whole.
+//! Keyspaces: reads and writes of single keys, and operations on ranges and whole keyspaces.
 //!
-//! A read is of now, or of a snapshot. A write returns when its durability says so; see
-//! `vlsm_write_options`.
+//! A read sees the present state, or that of a snapshot. A write returns when its durability says
+//! so; see `vlsm_write_options`.
 
 use crate::buffer::{vlsm_bytes, vlsm_slice};
 use crate::call::{Outcome, array, bytes, call, free, out, pair, shared, text};
@@ -28,7 +28,7 @@ impl vlsm_keyspace {
     }
 }
 
-/// The range of keys from `lo` on up to, and without, `hi`; NULL is no limit.
+/// The range of keys from `lo` (inclusive) to `hi` (exclusive); NULL means no limit.
 pub(crate) unsafe fn range(
     lo: *const vlsm_slice,
     hi: *const vlsm_slice,
@@ -47,7 +47,8 @@ pub unsafe extern "C" fn vlsm_keyspace_free(keyspace: *mut vlsm_keyspace) {
     unsafe { free(keyspace) }
 }
 
-/// The name of a keyspace, with a NUL byte after the end. The caller frees it by vlsm_bytes_free.
+/// Returns the name of a keyspace, with a NUL byte after the end. The caller frees it with
+/// vlsm_bytes_free.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_name(
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn vlsm_keyspace_name(
     })
 }
 
-/// Gives a keyspace another name.
+/// Renames a keyspace.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_rename(
@@ -72,7 +73,7 @@ pub unsafe extern "C" fn vlsm_keyspace_rename(
     call(|| unsafe { Ok(vlsm_keyspace::of(keyspace)?.rename(text(name, "the name")?)?) })
 }
 
-/// Changes the options of a keyspace. Its splits and its merge operator stay.
+/// Changes the options of a keyspace, except its splits and its merge operator.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_set_options(
@@ -82,7 +83,7 @@ pub unsafe extern "C" fn vlsm_keyspace_set_options(
     call(|| unsafe { Ok(vlsm_keyspace::of(keyspace)?.set_options(keyspace_options(options)?)?) })
 }
 
-/// Removes everything that a keyspace holds, at the cost of one record.
+/// Removes all data of a keyspace, at the cost of one record.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_clear(keyspace: *const vlsm_keyspace) -> *mut vlsm_error {
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn vlsm_put(
     })
 }
 
-/// Sets a key to a value that expires after some microseconds.
+/// Sets a key to a value that expires after `ttl_micros` microseconds.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_put_with_ttl(
@@ -125,7 +126,7 @@ pub unsafe extern "C" fn vlsm_put_with_ttl(
     })
 }
 
-/// Removes a key. It is no error if there is none.
+/// Removes a key. An absent key is no error.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_delete(
@@ -140,8 +141,8 @@ pub unsafe extern "C" fn vlsm_delete(
     })
 }
 
-/// Removes all keys from `lo` on (NULL for the first) up to, and without, `hi` (NULL for beyond the
-/// last), at the cost of one write for each region.
+/// Removes all keys from `lo` (inclusive) to `hi` (exclusive); NULL means no limit. It costs one
+/// write for each region.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_delete_range(
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn vlsm_delete_range(
     })
 }
 
-/// Changes a value by an operand of the keyspace's merge operator, without reading it.
+/// Writes an operand of the keyspace's merge operator, which changes the value without reading it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_merge(
@@ -174,8 +175,8 @@ pub unsafe extern "C" fn vlsm_merge(
     })
 }
 
-/// Reads the value of a key, of now or of a snapshot. Its data is NULL if there is none. The caller
-/// frees it by vlsm_bytes_free; nothing is copied.
+/// Reads the value of a key, in the present state (NULL) or a snapshot. Its data is NULL if the key
+/// is absent. The value is not copied; the caller frees it with vlsm_bytes_free.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_get(
@@ -198,8 +199,9 @@ pub unsafe extern "C" fn vlsm_get(
     })
 }
 
-/// Reads the values of many keys of one moment, in one round. `values` has room for as many as
-/// there are keys; each is freed by vlsm_bytes_free. After an error all of them are cleared.
+/// Reads the values of many keys as of one moment, in one round. `values` must have room for
+/// `count` values; the caller frees each with vlsm_bytes_free. After an error all of them are
+/// cleared.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_multi_get(
@@ -211,7 +213,7 @@ pub unsafe extern "C" fn vlsm_multi_get(
 ) -> *mut vlsm_error {
     call(|| unsafe {
         let keys = array(keys, count, "the keys")?;
-        // Checks the pointer; what it points to may be uninitialized, so it is only written.
+        // This checks the pointer. The memory may be uninitialized, so it is only written.
         array(values.cast_const(), count, "the values")?;
         for index in 0..count {
             values.add(index).write(vlsm_bytes::NONE);
@@ -231,7 +233,7 @@ pub unsafe extern "C" fn vlsm_multi_get(
 }
 
 /// Sets a key to a value if it has the expected one. NULL stands for an absent key, in `expected`
-/// and in `new_value`. `*done` says whether it had; if not, nothing is written.
+/// and in `new_value`. `*done` says whether the value was as expected; if not, nothing is written.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_compare_and_swap(
@@ -255,8 +257,8 @@ pub unsafe extern "C" fn vlsm_compare_and_swap(
     })
 }
 
-/// Merges a range of keys down to the last level and waits for it. The ends are those of
-/// vlsm_delete_range.
+/// Compacts a range of keys down to the last level and waits until that is done. The limits are
+/// those of vlsm_delete_range.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_compact_range(
@@ -267,7 +269,7 @@ pub unsafe extern "C" fn vlsm_compact_range(
     call(|| unsafe { Ok(vlsm_keyspace::of(keyspace)?.compact_range(range(lo, hi)?)?) })
 }
 
-/// Estimates how many bytes and entries a range of keys takes. The ends are those of
+/// Estimates the bytes and the number of entries in a range of keys. The limits are those of
 /// vlsm_delete_range.
 #[must_use]
 #[unsafe(no_mangle)]

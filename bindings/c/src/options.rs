@@ -1,8 +1,8 @@
 //! Options of stores, keyspaces and writes.
 //!
-//! A store has many options, so they are given as text: the same lines as in the file that the
-//! program takes (`--options`), for example `memory_limit = "512M"`. Options that a text cannot
-//! have, such as callbacks, have a function each.
+//! A store has many options, so they are given as text, in the format of the program's option file
+//! (`--options`), for example `memory_limit = "512M"`. Options that cannot be text, such as
+//! callbacks, have functions of their own.
 
 use crate::buffer::vlsm_slice;
 use crate::call::{Outcome, array, call, changed, free, shared, text};
@@ -19,26 +19,26 @@ use vlsm_handle::Owned;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum vlsm_durability {
-    /// As the store's option `durability` says: VLSM_BUFFERED, if nobody has set it.
+    /// As the store's option `durability` says, which is VLSM_BUFFERED by default.
     VLSM_DEFAULT = 0,
-    /// When it is on the device: it survives a loss of power.
+    /// When the WAL is on the device: the write survives power loss.
     VLSM_SYNC = 1,
-    /// When the kernel has it: it survives a crash of the process.
+    /// When the operating system has the WAL: the write survives a crash of the process.
     VLSM_BUFFERED = 2,
-    /// When it is in the process's buffer, which is written with later writes.
+    /// When the write is in the process's buffer of the WAL, which is written with later writes.
     VLSM_LAZY = 3,
-    /// Without the log: it is durable when its memtable is flushed.
+    /// Without the WAL: the write is durable once its memtable is flushed.
     VLSM_NO_WAL = 4,
 }
 
-/// Options of one write. NULL, or zeros, for those of the store.
+/// Options of one write. NULL, or zeros, mean the defaults of the store.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct vlsm_write_options {
     /// A vlsm_durability.
     pub durability: u32,
-    /// The longest time, in microseconds, that the write may wait for admission, after which it
-    /// fails with VLSM_BUSY; 0 for no limit.
+    /// The longest time, in microseconds, that the write may wait for admission. After it, the
+    /// write fails with VLSM_BUSY. 0 means no limit.
     pub deadline_micros: u64,
 }
 
@@ -60,7 +60,7 @@ pub(crate) unsafe fn write_options(from: *const vlsm_write_options) -> Outcome<W
     Ok(options)
 }
 
-/// Everything that a store is opened with.
+/// Everything that is needed to open a store.
 #[derive(Default)]
 pub(crate) struct Opening {
     pub options: Options,
@@ -90,8 +90,8 @@ impl Opening {
     }
 }
 
-/// Options of a store. They belong to the caller, who frees them by vlsm_options_free, also after
-/// the store was opened.
+/// Options of a store. The caller frees them with vlsm_options_free, also after the store was
+/// opened.
 pub struct vlsm_options(pub(crate) Owned<Opening>);
 
 /// Makes options with the library's defaults.
@@ -113,8 +113,9 @@ unsafe fn set(
     call(|| change(unsafe { changed(options, "options") }?.0.get_mut()?))
 }
 
-/// Replaces all options by those of a text in TOML; what it leaves out has its default. The
-/// library's page docs/mechanisms.md lists them. An error names the line, and changes nothing.
+/// Replaces all options with those of a text in TOML; options that are not in the text get their
+/// defaults. The page docs/mechanisms.md lists them. An error names the line, and then nothing is
+/// changed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_toml(
@@ -139,7 +140,7 @@ pub unsafe extern "C" fn vlsm_options_profile(
     unsafe { set(options, |opening| Ok(opening.options.set_profile(text(name, "the name")?)?)) }
 }
 
-/// Whether a store is made where there is none. It is, by default.
+/// Sets whether a store that does not exist is created; true by default.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_create_if_missing(
@@ -154,7 +155,7 @@ pub unsafe extern "C" fn vlsm_options_create_if_missing(
     }
 }
 
-/// Whether a store that exists is an error. It is none, by default.
+/// Sets whether it is an error if the store exists; false by default.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_error_if_exists(
@@ -169,8 +170,8 @@ pub unsafe extern "C" fn vlsm_options_error_if_exists(
     }
 }
 
-/// Whether the store is opened to read only. vlsm_open_beside also reads a store that another
-/// process writes.
+/// Sets whether the store is opened read-only. To read a store that another process writes, use
+/// vlsm_open_beside.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_read_only(
@@ -185,8 +186,8 @@ pub unsafe extern "C" fn vlsm_options_read_only(
     }
 }
 
-/// Whether a keyspace whose merge operator is not registered is no error. Its operands are kept,
-/// and keys that have some cannot be read.
+/// Sets whether keyspaces may be opened without their merge operator. Their operands are kept, but
+/// keys with operands cannot be read.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_keep_unknown_operators(
@@ -201,15 +202,15 @@ pub unsafe extern "C" fn vlsm_options_keep_unknown_operators(
     }
 }
 
-/// Registers a merge operator. The struct is copied. Its `destroy` is called once when neither
-/// these options nor a store needs the state any more, and at once if this fails.
+/// Registers a merge operator. The struct is copied. `destroy` is called once, when neither these
+/// options nor a store needs the state any more, or at once if this call fails.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_merge_operator(
     options: *mut vlsm_options,
     operator: *const vlsm_merge_operator,
 ) -> *mut vlsm_error {
-    // First the operator, so that its state is destroyed whatever fails.
+    // The operator is made first, so that its state is destroyed whatever fails.
     call(|| unsafe {
         let operator = Operator::new(*shared(operator, "the merge operator")?)?;
         changed(options, "options")?.0.get_mut()?.operators.push(Arc::new(operator));
@@ -217,7 +218,7 @@ pub unsafe extern "C" fn vlsm_options_merge_operator(
     })
 }
 
-/// Registers the compaction filter of a keyspace. As vlsm_options_merge_operator.
+/// Registers the compaction filter of a keyspace. Otherwise like vlsm_options_merge_operator.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_compaction_filter(
@@ -233,7 +234,7 @@ pub unsafe extern "C" fn vlsm_options_compaction_filter(
     })
 }
 
-/// Sets the options with which the keyspace `default` is made. They are copied.
+/// Sets the options with which the keyspace `default` is created. They are copied.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_options_default_keyspace(
@@ -249,7 +250,7 @@ pub unsafe extern "C" fn vlsm_options_default_keyspace(
     }
 }
 
-/// Options of a keyspace. They belong to the caller, who frees them by vlsm_keyspace_options_free.
+/// Options of a keyspace. The caller frees them with vlsm_keyspace_options_free.
 pub struct vlsm_keyspace_options(Owned<KeyspaceOptions>);
 
 /// The options of a keyspace, or the defaults for NULL.
@@ -262,7 +263,7 @@ pub(crate) unsafe fn keyspace_options(
     }
 }
 
-/// Makes options of a keyspace: those of the store.
+/// Makes options of a keyspace, which are at first those of the store.
 #[unsafe(no_mangle)]
 pub extern "C" fn vlsm_keyspace_options_new() -> *mut vlsm_keyspace_options {
     Box::into_raw(Box::new(vlsm_keyspace_options(Owned::new(KeyspaceOptions::new()))))
@@ -285,7 +286,8 @@ unsafe fn set_keyspace(
     })
 }
 
-/// The merge operator by its name: `append`, `add`, `max`, or a registered one. It stays for life.
+/// Sets the merge operator by its name: `append`, `add`, `max`, or a registered one. It cannot be
+/// changed later.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_merge_operator(
@@ -295,7 +297,7 @@ pub unsafe extern "C" fn vlsm_keyspace_options_merge_operator(
     unsafe { set_keyspace(options, |to| Ok(to.merge_operator(text(name, "the name")?))) }
 }
 
-/// The time, in microseconds, after which values expire.
+/// Sets the time, in microseconds, after which values expire.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_ttl(
@@ -305,7 +307,7 @@ pub unsafe extern "C" fn vlsm_keyspace_options_ttl(
     unsafe { set_keyspace(options, |to| Ok(to.ttl(Duration::from_micros(micros)))) }
 }
 
-/// The size of a block before compression, in bytes.
+/// Sets the size of a block before compression, in bytes.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_block_bytes(
@@ -315,7 +317,7 @@ pub unsafe extern "C" fn vlsm_keyspace_options_block_bytes(
     unsafe { set_keyspace(options, |to| Ok(to.block_bytes(ByteCount(bytes)))) }
 }
 
-/// The bits of a filter for each key; 0 for no filters.
+/// Sets the filter bits per key; 0 for no filters.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_bits_per_key(
@@ -325,7 +327,7 @@ pub unsafe extern "C" fn vlsm_keyspace_options_bits_per_key(
     unsafe { set_keyspace(options, |to| Ok(to.bits_per_key(bits))) }
 }
 
-/// The size of a memtable, in bytes.
+/// Sets the size of a memtable, in bytes.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_memtable_bytes(
@@ -335,7 +337,7 @@ pub unsafe extern "C" fn vlsm_keyspace_options_memtable_bytes(
     unsafe { set_keyspace(options, |to| Ok(to.memtable_bytes(ByteCount(bytes)))) }
 }
 
-/// The compression of all levels, by its name: `none`, `lz4` or `zstd`.
+/// Sets the compression of all levels by its name: `none`, `lz4` or `zstd`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_compression(
@@ -358,8 +360,8 @@ pub unsafe extern "C" fn vlsm_keyspace_options_compression(
     }
 }
 
-/// The keys at which the keyspace is split into regions, each a tree of its own. They stay for
-/// life.
+/// Sets the keys at which the keyspace is split into regions, each with a tree of its own. They
+/// cannot be changed later.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_keyspace_options_splits(

@@ -1,6 +1,6 @@
 //! Snapshots: all keyspaces as they were at one moment.
 //!
-//! Reads of a keyspace take one or NULL, so that each kind of read is one function.
+//! Each read of a keyspace takes a snapshot or NULL, so that one function does both.
 
 use crate::call::{Outcome, free, give, shared};
 use crate::db::{store, vlsm_db};
@@ -8,7 +8,7 @@ use crate::error::vlsm_error;
 use engine::Snapshot;
 use vlsm_handle::Owned;
 
-/// A snapshot. It keeps what it shows on the disk and the store open, until it is freed.
+/// A snapshot. Until it is freed, it keeps the data that it shows on the disk, and the store open.
 pub struct vlsm_snapshot(Owned<Snapshot>);
 
 /// The snapshot of a handle; none for NULL.
@@ -19,7 +19,7 @@ pub(crate) unsafe fn perhaps<'a>(snapshot: *const vlsm_snapshot) -> Outcome<Opti
     Ok(Some(unsafe { shared(snapshot, "the snapshot") }?.0.get()?))
 }
 
-/// Takes a snapshot of the store as it is now.
+/// Takes a snapshot of the present state of the store.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_snapshot_new(

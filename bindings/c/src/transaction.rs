@@ -1,7 +1,7 @@
-//! Transactions: reads and writes that take effect together, as if nothing else came in between.
+//! Transactions: reads and writes that take effect together, as if no other write came in between.
 //!
-//! A commit fails with `VLSM_CONFLICT`, and writes nothing, if something was changed that the
-//! transaction read. The caller then makes a new one and runs the work again.
+//! A commit fails with `VLSM_CONFLICT`, and writes nothing, if data that the transaction read was
+//! changed. The caller then begins a new transaction and repeats the work.
 
 use crate::buffer::{vlsm_bytes, vlsm_slice};
 use crate::call::{Outcome, bytes, call, changed, free, give, out, pair};
@@ -14,8 +14,8 @@ use engine::Transaction;
 use std::time::Duration;
 use vlsm_handle::Owned;
 
-/// A transaction. After vlsm_transaction_commit it is of no use any more and still has to be freed;
-/// one that is freed without it writes nothing.
+/// A transaction. After vlsm_transaction_commit it cannot be used any more, but still has to be
+/// freed. A transaction that is freed without a commit writes nothing.
 pub struct vlsm_transaction(Owned<Option<Transaction>>);
 
 /// The transaction of a handle.
@@ -25,7 +25,7 @@ unsafe fn of<'a>(transaction: *mut vlsm_transaction) -> Outcome<&'a mut Transact
     transaction.0.get_mut()?.as_mut().ok_or_else(ended)
 }
 
-/// Begins a transaction on the store as it is now.
+/// Begins a transaction on the present state of the store.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_new(
@@ -37,14 +37,14 @@ pub unsafe extern "C" fn vlsm_transaction_new(
     }
 }
 
-/// Frees a transaction. If it was not committed, nothing of it is written.
+/// Frees a transaction. If it was not committed, none of its writes take effect.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_free(transaction: *mut vlsm_transaction) {
     unsafe { free(transaction) }
 }
 
-/// Reads a key: what the transaction has written, or what the store had when it began. Else as
-/// vlsm_get.
+/// Reads a key as the transaction has written it, or else as of the begin of the transaction.
+/// Otherwise like vlsm_get.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_get(
@@ -63,8 +63,8 @@ pub unsafe extern "C" fn vlsm_transaction_get(
     })
 }
 
-/// Iterates over a range with the transaction's writes so far. A part of the range that was seen
-/// counts as read. Else as vlsm_iter_new.
+/// Iterates over a range with the transaction's writes so far. The part of the range that was
+/// iterated over counts as read. Otherwise like vlsm_iter_new.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_iter(
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn vlsm_transaction_put(
     })
 }
 
-/// Sets a key to a value that expires after some microseconds from now on.
+/// Sets a key to a value that expires `ttl_micros` microseconds from now.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_put_with_ttl(
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn vlsm_transaction_put_with_ttl(
     })
 }
 
-/// Changes a value by an operand, without reading it.
+/// Writes an operand of the merge operator, which changes the value without reading it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_merge(
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn vlsm_transaction_delete(
     })
 }
 
-/// Removes a range of keys. The ends are those of vlsm_delete_range.
+/// Removes a range of keys. The limits are those of vlsm_delete_range.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_delete_range(
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn vlsm_transaction_delete_range(
     })
 }
 
-/// Remembers the writes so far. Savepoints may be nested.
+/// Sets a savepoint after the writes so far. Savepoints may be nested.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_savepoint(
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn vlsm_transaction_savepoint(
     call(|| Ok(unsafe { of(transaction)? }.savepoint()))
 }
 
-/// Undoes the writes since the last savepoint, and forgets it.
+/// Undoes the writes since the last savepoint, and removes it.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_rollback_to_savepoint(
@@ -192,8 +192,8 @@ pub unsafe extern "C" fn vlsm_transaction_rollback(
     call(|| Ok(unsafe { of(transaction)? }.rollback()))
 }
 
-/// Commits a transaction. VLSM_CONFLICT if something was changed that it read: nothing is written
-/// then, and a new transaction can do the work again.
+/// Commits a transaction. It fails with VLSM_CONFLICT if data that it read was changed. Then
+/// nothing is written, and a new transaction can repeat the work.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vlsm_transaction_commit(

@@ -1,6 +1,6 @@
 /*
- * Uses every function of vlsm.h, also wrongly. tests/c.rs compiles and runs it with the shared and
- * the static library, under the address sanitizer and under Valgrind.
+ * Calls every function of vlsm.h, also with wrong arguments. tests/c.rs compiles and runs it with
+ * the shared and the static library, under the address sanitizer and under Valgrind.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
         }                                                                         \
     } while (0)
 
-/* What a string holds, as key and length or as a slice. */
+/* The content of a string, as key and length or as a slice. */
 #define S(text) (const uint8_t *)(text), strlen(text)
 #define SLICE(text) ((vlsm_slice){(const uint8_t *)(text), strlen(text)})
 
@@ -180,7 +180,7 @@ static void batches_and_keyspaces(void)
     OK(vlsm_batch_delete_range(batch, users, NULL, &z));
     OK(vlsm_write(db, batch, NULL));
     CHECK(has(users, NULL, "ada", NULL) && has(users, NULL, "zuse", "1910"));
-    /* A batch with something impossible in it writes nothing. */
+    /* A batch with an invalid write writes nothing. */
     static uint8_t long_key[65537];
     OK(vlsm_batch_clear(batch));
     OK(vlsm_batch_put(batch, plain, S("half"), S("1")));
@@ -246,7 +246,7 @@ static void iterators(void)
         count++;
     CHECK(count == 4);
     vlsm_iter_free(iter);
-    /* It keeps the store open, and shows that it was closed. */
+    /* The iterator keeps the store open, and its calls return that the store was closed. */
     OK(vlsm_iter_new(plain, NULL, NULL, NULL, &iter));
     OK(vlsm_close(db));
     FAILS(vlsm_iter_next(iter, &key, &value), VLSM_CLOSED, "closed");
@@ -465,7 +465,7 @@ static void options_and_copies(void)
     vlsm_options_free(options);
 }
 
-/* What cannot be is an error of VLSM_INVALID_ARGUMENT, and never a crash. */
+/* Invalid arguments return VLSM_INVALID_ARGUMENT, and never crash. */
 static void bad_input(void)
 {
     vlsm_db *db = opened("bad", NULL), *other = opened("other", NULL);
@@ -519,7 +519,7 @@ static void bad_input(void)
     CHECK(vlsm_abi_version() == VLSM_ABI_VERSION && strchr(vlsm_version(), '.') != NULL);
 }
 
-/* A child process cannot use its parent's handles, and harms nothing by freeing them. */
+/* A child process cannot use its parent's handles, and may free them without harm. */
 static void forks(void)
 {
     vlsm_db *db = opened("forked", NULL);
@@ -569,8 +569,8 @@ int main(int argc, char **argv)
     callbacks();
     options_and_copies();
     bad_input();
-    /* The sanitizers do not follow a child that leaks on purpose. A thread of the store may hold a lock at one fork
-     * of many, soon after it was opened. */
+    /* The sanitizers do not follow a child that leaks on purpose. The forks are many because, soon after the open, a
+     * thread of the store may hold a lock at one of them. */
     for (int i = 0; i < 20 && argc < 3; i++)
         forks();
     puts("all is well");

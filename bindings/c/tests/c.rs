@@ -1,8 +1,8 @@
 //! C programs that use the library: compiled against the header with all warnings as errors, linked
 //! with the shared and the static library, and run.
 //!
-//! The address sanitizer and Valgrind are used where the machine has them; each says when it is
-//! left out.
+//! The address sanitizer and Valgrind are used if the machine has them; the test reports each that
+//! is missing.
 // Tests use the real file system and clock.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -29,7 +29,7 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-/// Runs a command to its end, and fails with what it said.
+/// Runs a command to its end. Fails with its output if the command fails.
 fn run(command: &mut Command) {
     let out = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (said, told) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

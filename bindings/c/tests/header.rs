@@ -10,7 +10,7 @@ fn the_header_is_that_of_the_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).unwrap();
     let mut builder = cbindgen::Builder::new().with_config(config);
-    // In the order in which one reads it.
+    // In the order in which the header is read.
     for name in [
         "lib",
         "error",

@@ -1,7 +1,7 @@
 //! Values that belong to the process that made them.
 //!
-//! After a `fork` the child has the memory of a store and none of its threads, so its calls would
-//! wait for ever. An [`Owned`] value refuses to be used there, and dropping it does nothing.
+//! After a `fork` the child has a store's memory but none of its threads, so calls would wait for
+//! ever. An [`Owned`] value refuses to be used there, and dropping it does nothing.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -17,7 +17,8 @@ extern "C" fn forked() {
 
 fn forks() -> u64 {
     static REGISTERED: Once = Once::new();
-    // The handler is registered before the first value exists, so no fork of a value is missed.
+    // The handler is registered before the first value exists, so it counts every fork that copies
+    // a value.
     REGISTERED.call_once(|| {
         // SAFETY: the function does nothing but add to an atomic number.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
@@ -45,7 +46,7 @@ pub struct Owned<T> {
 }
 
 impl<T> Owned<T> {
-    /// A value of this process.
+    /// Makes a value of this process.
     pub fn new(value: T) -> Self {
         Self { forks: forks(), value: ManuallyDrop::new(value) }
     }
@@ -58,10 +59,10 @@ impl<T> Owned<T> {
         self.check().map(|()| &*self.value)
     }
 
-    /// As [`Owned::get`].
+    /// Like [`Owned::get`].
     ///
     /// # Errors
-    /// As [`Owned::get`].
+    /// Like [`Owned::get`].
     pub fn get_mut(&mut self) -> Result<&mut T, Forked> {
         self.check()?;
         Ok(&mut self.value)

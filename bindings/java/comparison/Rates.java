@@ -34,8 +34,8 @@ import org.vlsm.Db;
  * (RocksDB: a cache of 192 MB beside a memtable of 64 MB), filters of 10 bits a key, and LZ4; LMDB
  * has the page cache. Half of the pairs are put one by one, the other half in batches of 1,000;
  * half of all are read in random order; all are scanned, as arrays. Then new keys are put at 20,000
- * a second for five seconds. A latency begins when the put was due, so one that waits for an
- * earlier one counts in full.
+ * a second for five seconds. A latency begins when the put was due, so the wait for an earlier put
+ * counts in full.
  *
  * <p>Each round is a new store; the stores take turns, after one small round that is not counted.
  */
@@ -172,7 +172,7 @@ final class Rates {
         }
     }
 
-    /** Through direct buffers, which are lmdbjava's own way; arrays are copied to and from them. */
+    /** Uses direct buffers, lmdbjava's native interface; arrays are copied to and from them. */
     private record Lmdb(Env<ByteBuffer> env, Dbi<ByteBuffer> dbi, ByteBuffer key, ByteBuffer value)
             implements Store {
         static Store open(Path path) throws IOException {
@@ -258,7 +258,7 @@ final class Rates {
         void run() throws Exception;
     }
 
-    /** Thousands a second. */
+    /** Thousands per second. */
     private static double rate(int count, Work work) throws Exception {
         long started = System.nanoTime();
         work.run();

@@ -1,10 +1,10 @@
 //! Batches, as `WriteBatch.java` writes them.
 //!
-//! A write is its kind (1 byte), the place of its keyspace in a list (4 bytes), and by kind: the
-//! lengths of key and value (4 bytes each) and both, with 8 bytes of time before for a put that
-//! expires; or the length of a key and the key; or the ends of a range. Numbers have their highest
-//! byte first. The bytes come from memory that another thread of Java may have changed, so nothing
-//! about them is believed.
+//! A write consists of its kind (1 byte), the index of its keyspace in a list (4 bytes), and by
+//! kind: the lengths of key and value (4 bytes each) and both, preceded by 8 bytes of time for a
+//! put that expires; or the length of a key and the key; or the ends of a range. Numbers have their
+//! highest byte first. The bytes come from memory that another Java thread may have changed, so
+//! they are checked completely.
 
 use crate::call::call;
 use crate::convert::{bound, part, time, write_options};

@@ -1,6 +1,7 @@
-//! The frame of every call from Java.
+//! The wrapper around every call from Java.
 //!
-//! 1. A call from inside a merge operator is refused: it may hold what the call would wait for.
+//! 1. A call from inside a merge operator is refused: it may hold locks for which the call would
+//!    wait.
 //! 2. A panic becomes an exception.
 //! 3. An exception that a merge operator threw during the call, on this thread, becomes the cause
 //!    of the call's own exception.
@@ -12,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
-    /// The calls from Java that this thread is in.
+    /// The number of nested calls from Java on this thread.
     static CALLS: Cell<u32> = const { Cell::new(0) };
     /// Whether a merge operator runs on this thread.
     static IN_OPERATOR: Cell<bool> = const { Cell::new(false) };
@@ -71,8 +72,8 @@ impl Drop for InOperator {
     }
 }
 
-/// Keeps what an operator threw for the call that this thread is in; gives it back if there is
-/// none.
+/// Keeps an exception of an operator for the current call of this thread; returns it if there is no
+/// call.
 pub fn keep(thrown: GlobalRef) -> Option<GlobalRef> {
     if CALLS.get() == 0 {
         return Some(thrown);

@@ -1,7 +1,7 @@
 //! Arguments from Java, and results for it.
 //!
-//! Lengths are checked before anything is copied: an array of Java may be longer than memory that
-//! this library could get.
+//! Lengths are checked before anything is copied, because a Java array may be longer than the
+//! memory that this library can allocate.
 
 use crate::error::{Failure, Outcome};
 use crate::java::java;
@@ -16,7 +16,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A time that was not given, as `Native.NO_TIME`.
+/// A time that was not given, like `Native.NO_TIME`.
 const NO_TIME: i64 = -1;
 
 /// The bytes of an array, whose length is at most `most`.
@@ -88,7 +88,7 @@ pub fn arrays(env: &mut JNIEnv<'_>, list: &JObjectArray<'_>) -> Outcome<Vec<Vec<
     Ok(all)
 }
 
-/// A text, which Java has encoded in UTF-8.
+/// A text that Java encoded in UTF-8.
 pub fn text(env: &mut JNIEnv<'_>, array: &JByteArray<'_>, what: &'static str) -> Outcome<String> {
     let bytes = bytes_up_to(env, array, what, MAX_VALUE_LEN)?;
     String::from_utf8(bytes).map_err(|_| Failure::argument(format!("{what} is not UTF-8")))
@@ -116,7 +116,7 @@ pub struct Direct<'a, 'local> {
 }
 
 impl Direct<'_, '_> {
-    /// Where it is, and its length.
+    /// Its address and its length.
     fn place(&self, env: &JNIEnv<'_>) -> Outcome<(*mut u8, usize)> {
         if self.buffer.is_null() {
             return Err(Failure::Null("a buffer"));
@@ -167,7 +167,7 @@ pub fn range(
     hi: &JByteArray<'_>,
     ends: jint,
 ) -> Outcome<(Bound<Bytes>, Bound<Bytes>)> {
-    // An end that is no key is as good as one: it is compared only.
+    // An end need not be a valid key, because it is only compared.
     let mut end = |array: &JByteArray<'_>, what| match array.is_null() {
         true => Ok(None),
         false => bytes_up_to(env, array, what, MAX_KEY_LEN + 1).map(Some),
@@ -201,7 +201,8 @@ pub fn write_options(durability: jint, deadline: jlong) -> WriteOptions {
     options
 }
 
-/// The options of a keyspace, as Java passes them. A negative number is one that was not set.
+/// The options of a keyspace, as Java passes them. A negative number means that the option was not
+/// set.
 pub struct Asked<'a, 'local> {
     pub operator: &'a JByteArray<'local>,
     pub ttl: jlong,

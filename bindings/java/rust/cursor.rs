@@ -1,9 +1,9 @@
 //! Cursors: iterators whose pairs go to Java in chunks.
 //!
-//! A chunk is the lengths of a key and of its value, 4 bytes each with the highest first, both, and
-//! the next pair. It has few pairs at first and more each time, so that a short walk reads little
-//! ahead. A cursor of a transaction hands over one pair at a time, because what it reads counts as
-//! read.
+//! A chunk is a sequence of pairs: the lengths of key and value, 4 bytes each with the highest byte
+//! first, then both. It has few pairs at first and more each time, so that a short scan reads
+//! little ahead. A cursor of a transaction hands over one pair at a time, because every pair that
+//! it fetches counts as read.
 
 use crate::call::call;
 use crate::convert::{give, key, range};
@@ -20,14 +20,14 @@ use std::sync::Arc;
 
 const FIRST_PAIRS: usize = 8;
 const MOST_PAIRS: usize = 2048;
-/// A chunk that has as many bytes gets no further pair. It is below the size from which the
-/// garbage collector treats an array on its own.
+/// A chunk of at least this many bytes gets no further pair. This is below the size from which the
+/// garbage collector treats an array separately.
 const CHUNK: usize = 128 * 1024;
 
-/// The pairs that a cursor walks over.
+/// The pairs over which a cursor iterates.
 pub enum Pairs {
     Plain(Box<Iter>),
-    /// Backwards. It is made anew by a seek, on the snapshot.
+    /// Backwards. A seek makes a new iterator on the same snapshot.
     Back {
         pairs: Box<Iter>,
         at: Snapshot,

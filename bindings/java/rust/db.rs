@@ -1,7 +1,7 @@
-//! Stores: opened, closed, copied, asked.
+//! Stores: opening, closing, copying, keyspaces and statistics.
 //!
-//! `closeStore` ends a store whatever else there is, and releases its object; a refused call does
-//! neither.
+//! `closeStore` closes a store although other objects of it exist, and releases its object. A
+//! refused call does neither.
 
 use crate::call::call;
 use crate::convert::{Asked, arrays, path, perhaps_text, text};
@@ -161,7 +161,7 @@ extern "system" fn Java_org_vlsm_Native_release<'local>(
     _: JClass<'local>,
     id: jlong,
 ) {
-    // A panic here would be one of dropping a store; nobody could act on it.
+    // A panic here could only come from dropping a store, and the caller could not react to it.
     let _ = std::panic::catch_unwind(|| remove(id));
 }
 

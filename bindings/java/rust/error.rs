@@ -1,7 +1,7 @@
 //! Errors of the engine as exceptions: subclasses of `org.vlsm.VlsmException`.
 //!
-//! Java makes the object, so that its classes are named in one place there. An exception that is
-//! pending already is left as it is.
+//! Java makes the exception object, so that only one place in Java names the classes. A pending
+//! exception is kept.
 
 use crate::java::java;
 use engine::Error;
@@ -12,7 +12,7 @@ use jni::sys::jvalue;
 
 /// An error on its way to Java.
 pub enum Failure {
-    /// The engine's.
+    /// An error of the engine.
     Engine(Error),
     /// An object that was closed, by its kind.
     Closed(&'static str),
@@ -20,7 +20,7 @@ pub enum Failure {
     Null(&'static str),
     /// Something that Java threw in a callback.
     Thrown(GlobalRef),
-    /// A call to Java failed; if it threw, that is pending.
+    /// A call to Java failed; if it threw, the exception is pending.
     Jni(jni::errors::Error),
     /// A panic of this library.
     Panic(String),
@@ -33,7 +33,7 @@ impl Failure {
         Self::Engine(Error::InvalidArgument(why.into()))
     }
 
-    /// Whether a merge operator is why.
+    /// Whether a merge operator caused the error.
     pub fn is_of_operator(&self) -> bool {
         matches!(self, Self::Engine(Error::OperandRefused { .. } | Error::MergeFailed { .. }))
     }
@@ -51,7 +51,7 @@ impl From<jni::errors::Error> for Failure {
     }
 }
 
-/// Throws an error, with what a merge operator threw as its cause.
+/// Throws an error, with the exception of a merge operator as its cause.
 pub fn throw(env: &mut JNIEnv<'_>, failure: Failure, cause: Option<GlobalRef>) {
     if env.exception_check().unwrap_or(true) {
         return;

@@ -1,6 +1,8 @@
-//! The methods of Java that this library calls: static ones of `Native`, found when it is loaded.
+//! The Java methods that this library calls: static methods of `Native`, looked up when the library
+//! is loaded.
 //!
-//! Threads of the store could not find them later: they know no class loader but the system's.
+//! Threads of the store could not find them later, because they only have the system's class
+//! loader.
 
 use jni::objects::{GlobalRef, JClass, JStaticMethodID};
 use jni::sys::{JNI_VERSION_1_8, jint};
@@ -65,7 +67,8 @@ pub fn java() -> &'static Java {
     JAVA.get().expect("set when the library is loaded, before any call")
 }
 
-/// Called by `System.load`. Something that is not there leaves its exception, which `load` throws.
+/// Called by `System.load`. If a method is missing, the exception stays pending, and `load` throws
+/// it.
 #[unsafe(no_mangle)]
 extern "system" fn JNI_OnLoad(vm: JavaVM, _: *mut c_void) -> jint {
     let found = vm.get_env().and_then(|mut env| Java::find(&mut env));

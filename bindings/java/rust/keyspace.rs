@@ -1,4 +1,4 @@
-//! Writes into a keyspace, and what concerns a keyspace as a whole.
+//! Writes into a keyspace, and operations on a whole keyspace.
 //!
 //! Every write goes through its store (`table`), which makes it durable at the end of the JVM.
 

@@ -1,10 +1,10 @@
 //! The native side of the Java package `org.vlsm`.
 //!
-//! `Native.java` declares every function that is here, with what its numbers mean. Java holds
-//! numbers, never pointers: the objects are in a table (`table`), so a call on one that was closed,
-//! by whichever thread, is an error. Every call goes through `call`, which catches panics and makes
-//! exceptions of errors. Bytes are copied between the Java heap and this library: no call waits
-//! while it keeps the garbage collector from running.
+//! `Native.java` declares every function of this library, with the meaning of its numbers. Java
+//! holds numbers, never pointers: the objects are in a table (`table`), so a call on one that was
+//! closed, by whichever thread, is an error. Every call goes through `call`, which catches panics
+//! and makes exceptions of errors. Bytes are copied between the Java heap and this library: no call
+//! waits while it blocks the garbage collector.
 
 mod batch;
 mod call;

@@ -1,9 +1,8 @@
 //! Merge operators in Java.
 //!
-//! The store's threads call them, also those that Java does not know: these are attached as
-//! daemons, for which the JVM does not wait at its exit, and detached when they end. An exception
-//! of an operator never gets further than here: the operands "cannot be combined", and nothing is
-//! lost.
+//! Threads of the store call them. Threads that Java does not know are attached as daemons, so that
+//! the JVM does not wait for them at its exit, and detached when they end. An exception of an
+//! operator never leaves this module: the operands then "cannot be combined", and nothing is lost.
 
 use crate::call::{InOperator, keep};
 use crate::java::java;
@@ -21,7 +20,7 @@ const FRAME: i32 = 16;
 pub struct Operator {
     name: String,
     object: GlobalRef,
-    /// Whether something that it threw was reported.
+    /// Whether an exception of it was already reported.
     reported: AtomicBool,
 }
 
@@ -30,7 +29,7 @@ impl Operator {
         Self { name, object, reported: AtomicBool::new(false) }
     }
 
-    /// Calls Java from whatever thread this is; none if that threw.
+    /// Calls Java from any thread. Returns none if the call threw.
     fn attached<T>(
         &self,
         work: impl FnOnce(&mut JNIEnv<'_>) -> jni::errors::Result<Option<T>>,
@@ -42,7 +41,7 @@ impl Operator {
             if !env.exception_check()? {
                 return done;
             }
-            // Nothing else may be called before it is cleared.
+            // No other call is allowed before the exception is cleared.
             let thrown = env.exception_occurred()?;
             env.exception_clear()?;
             let thrown = env.new_global_ref(thrown)?;
@@ -57,7 +56,7 @@ impl Operator {
         done.ok().flatten()
     }
 
-    /// Logs what no caller waits for, the first time.
+    /// Logs the first exception for which no caller waits.
     fn report(&self, env: &mut JNIEnv<'_>, thrown: &GlobalRef) -> jni::errors::Result<()> {
         if self.reported.swap(true, Ordering::Relaxed) {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Reads of a keyspace, or of a keyspace in a snapshot or a transaction.
 //!
-//! Java has one function for each kind of read: the object that it is called on says where to look.
+//! Java has one function for each kind of read: the object on which it is called determines what is
+//! read.
 
 use crate::call::call;
 use crate::convert::{Direct, arrays, give, give_all, key};
@@ -17,7 +18,8 @@ use std::sync::Arc;
 /// The place that is read.
 pub struct Reader {
     object: Arc<Object>,
-    /// Another object, which is the keyspace; else the object itself, or `default`.
+    /// The object of the keyspace, if there is one; else the read object is a keyspace itself, or
+    /// the keyspace is `default`.
     keyspace: Option<Arc<Object>>,
 }
 
@@ -44,7 +46,7 @@ impl Reader {
         Self::find_as("object", id, keyspace)
     }
 
-    /// As [`Self::find`], of a kind that is known, for the error.
+    /// Like [`Self::find`], with the kind of the object for the error.
     pub fn find_as(kind: &'static str, id: jlong, keyspace: jlong) -> Outcome<Self> {
         let object = find(id, kind)?;
         let keyspace = match keyspace {

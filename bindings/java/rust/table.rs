@@ -1,13 +1,13 @@
 //! The objects that Java holds, by number.
 //!
-//! A number is never used twice. A call takes a share of its object first, so one that another
-//! thread closes meanwhile lives until the call returns. Every object keeps its store open.
+//! A number is never used twice. A call first takes a reference to its object, so an object that
+//! another thread closes meanwhile lives until the call returns. Every object keeps its store open.
 //!
-//! The end of the JVM. Writes may be acknowledged before they leave the process (`Lazy`, `NoWal`).
+//! The exit of the JVM. Writes may be acknowledged before they leave the process (`Lazy`, `NoWal`).
 //! A shutdown hook makes them durable, and does not close the stores, because other hooks may be
-//! about to use them: it sets `EXITING` and then syncs every store. A write that returns after that
-//! and saw `EXITING` unset was done before it was set, so the sync covers it; any other one syncs
-//! by itself before it returns.
+//! about to use them: it sets `EXITING` and then syncs every store. A write that saw `EXITING`
+//! unset was complete before it was set, so that sync covers it. Any other write syncs by itself
+//! before it returns.
 
 use crate::call::in_operator;
 use crate::error::{Failure, Outcome};
@@ -21,7 +21,7 @@ use std::sync::{Arc, LazyLock, Weak};
 pub struct Store {
     pub db: engine::Db,
     pub default: engine::Keyspace,
-    /// Whether something was written that is not in the WAL.
+    /// Whether there were writes outside the WAL.
     unlogged: AtomicBool,
 }
 
@@ -46,7 +46,7 @@ impl Store {
         match durability {
             Durability::NoWal => self.unlogged.store(true, Ordering::SeqCst),
             Durability::Sync | Durability::Buffered => return work(options),
-            // Lazy, and whatever there may be once.
+            // Lazy, and kinds that may be added later.
             _ => {}
         }
         let result = work(options)?;
@@ -56,7 +56,7 @@ impl Store {
         Ok(result)
     }
 
-    /// Makes everything durable that was acknowledged.
+    /// Makes all acknowledged writes durable.
     fn settle(&self) -> engine::Result<()> {
         if self.unlogged.load(Ordering::SeqCst) {
             self.db.flush()?;
@@ -68,7 +68,7 @@ impl Store {
 static OPEN: Mutex<Vec<Weak<Store>>> = Mutex::new(Vec::new());
 static EXITING: AtomicBool = AtomicBool::new(false);
 
-/// Makes everything durable that was acknowledged, in all stores, and every write from now on.
+/// Makes all acknowledged writes durable, in all stores, and every write from now on.
 ///
 /// # Errors
 /// The first one; the other stores are synced nevertheless.
@@ -102,7 +102,7 @@ pub fn add(object: Object) -> i64 {
     share(Arc::new(object))
 }
 
-/// As [`add`], of an object that others hold, too.
+/// Like [`add`], for an object that others hold, too.
 pub fn share(object: Arc<Object>) -> i64 {
     let id = NEXT.fetch_add(1, Ordering::Relaxed);
     OBJECTS.insert(id, object);

@@ -1,7 +1,7 @@
 //! Transactions.
 //!
-//! `transact` lends a transaction to Java: it is in the table while the work runs, and taken back
-//! afterwards, unless the work has ended it.
+//! `transact` lends a transaction to Java: it is in the table while the function runs, and is taken
+//! back afterwards, unless the function has ended it.
 
 use crate::call::call;
 use crate::convert::{key, range, time, value, write_options};
@@ -37,7 +37,7 @@ fn end(id: jlong) -> Outcome<(Arc<Store>, Option<Transaction>)> {
     Ok((store.clone(), held.lock().take()))
 }
 
-/// Runs the work in Java with a transaction.
+/// Runs the Java function with a transaction.
 fn lend(
     env: &mut JNIEnv<'_>,
     store: &Arc<Store>,

@@ -1,6 +1,6 @@
 //! Batches: writes that take effect together or not at all.
 //!
-//! As a context manager a batch is written at the end of the block, unless that raises.
+//! Used as a context manager, a batch is written at the end of the block, unless the block raises.
 
 use crate::columns::entries;
 use crate::errors::Failure;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A batch. Without `keyspace` its calls are about the keyspace `default`.
+/// A batch. Without `keyspace` its calls use the keyspace `default`.
 #[pyclass(frozen, module = "vlsm")]
 pub struct Batch {
     db: Held<engine::Db>,
@@ -40,7 +40,7 @@ impl Batch {
 
 #[pymethods]
 impl Batch {
-    /// Adds a put, which expires after `ttl` seconds if that is given.
+    /// Adds a put. If `ttl` is given, the value expires after that many seconds.
     #[pyo3(signature = (key, value, *, ttl = None, keyspace = None))]
     fn put(
         &self,
@@ -84,7 +84,7 @@ impl Batch {
                 let why = format!("{} keys and {} values", keys.len(), values.len());
                 return Err(engine::Error::InvalidArgument(why).into());
             }
-            // All are checked before the first is added.
+            // All pairs are checked before the first is added.
             let pairs = keys.zip(values).map(|(key, value)| Ok((key?, value?)));
             let pairs = pairs.collect::<Result<Vec<_>, Failure>>()?;
             self.add(keyspace, |batch, keyspace| {
@@ -133,7 +133,7 @@ impl Batch {
         outside(py, || self.add(keyspace, |batch, keyspace| batch.merge(keyspace, key, operand)))
     }
 
-    /// Writes everything that was added, all of it or nothing, and empties the batch.
+    /// Writes the batch atomically, all of it or nothing, and empties it.
     #[pyo3(signature = (*, durability = None, deadline = None))]
     fn write(
         &self,

@@ -1,8 +1,9 @@
-//! Columns: many pairs as a few objects of bytes, for numpy and pyarrow.
+//! Columns: many pairs as a few `bytes` objects, for numpy and pyarrow.
 //!
-//! A column is the concatenation of its entries, and their places in it: where each begins and,
-//! at last, where the last one ends. That is the layout of Arrow's `LargeBinary`, so neither side
-//! handles single entries in Python. `python/vlsm/columns.py` wraps them.
+//! A column is the concatenation of its entries, and their places: the offset at which each begins
+//! and, at the end, the offset at which the last one ends. This is the layout of Arrow's
+//! `LargeBinary`, so no Python code runs for single entries. `python/vlsm/columns.py` wraps
+//! columns.
 
 use crate::errors::Failure;
 use engine::Error;
@@ -61,7 +62,7 @@ impl<'py> IntoPyObject<'py> for Columns {
 /// The entries of a column.
 ///
 /// # Errors
-/// Places that lie outside of the bytes, go back, or are no numbers of 64 bits.
+/// Places that lie outside of the bytes, decrease, or are not 64-bit numbers.
 pub fn entries<'a>(
     bytes: &'a [u8],
     places: &'a [u8],

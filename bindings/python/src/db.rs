@@ -1,7 +1,7 @@
 //! Stores.
 //!
-//! A store is the keyspace `default` with what concerns the whole. It closes at the end of a `with`
-//! block, by `close`, or with the last object that uses it.
+//! A store is the keyspace `default` with the operations on the whole store. It is closed at the
+//! end of a `with` block, by `close`, or with the last object that uses it.
 
 use crate::batch::Batch;
 use crate::errors::Failure;
@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::path::PathBuf;
 
-/// An open store: the keyspace `default`, and everything that concerns all keyspaces.
+/// An open store: the keyspace `default`, and the operations on all keyspaces.
 #[pyclass(frozen, extends = Keyspace, module = "vlsm")]
 pub struct Db {
     held: Store,
@@ -23,11 +23,11 @@ pub struct Db {
 
 #[pymethods]
 impl Db {
-    /// Opens the store in a folder, which is made if there is none and `create` is true.
+    /// Opens the store in a folder. If there is none and `create` is true, it is created.
     ///
-    /// `options` is a text in TOML as in docs/mechanisms.md, or a dictionary of the same;
-    /// `merge_operators` are functions by name. `follow` opens a store that another process may be
-    /// writing, to read: `catch_up` shows what it has written since.
+    /// `options` is a text in TOML as in docs/mechanisms.md, or the same as a dictionary;
+    /// `merge_operators` maps names to functions. `follow` opens a store for reading that another
+    /// process may be writing: `catch_up` makes its later writes visible.
     #[new]
     #[pyo3(signature = (path, **arguments))]
     fn new(
@@ -51,7 +51,7 @@ impl Db {
         Ok(self.held.get()?.path().to_owned())
     }
 
-    /// The keyspace of a name.
+    /// Opens the keyspace with this name.
     fn keyspace(&self, py: Python<'_>, name: &str) -> PyResult<Keyspace> {
         outside(py, || {
             let db = self.held.get()?;
@@ -59,7 +59,7 @@ impl Db {
         })
     }
 
-    /// The keyspace of a name, made with these options if there is none.
+    /// Opens the keyspace with this name, or creates it with these options.
     #[pyo3(signature = (name, **options))]
     fn create_keyspace(
         &self,
@@ -74,7 +74,7 @@ impl Db {
         })
     }
 
-    /// Removes a keyspace with everything that it holds.
+    /// Removes a keyspace and all its data.
     fn drop_keyspace(&self, py: Python<'_>, keyspace: PyRef<'_, Keyspace>) -> PyResult<()> {
         let keyspace = &*keyspace;
         outside(py, || Ok(self.held.get()?.drop_keyspace(keyspace.inner()?)?))
@@ -85,13 +85,13 @@ impl Db {
         Ok(self.held.get()?.keyspaces())
     }
 
-    /// A batch, which is written at the end of its `with` block or by `write`.
+    /// Makes a batch, which is written at the end of its `with` block or by `write`.
     #[pyo3(signature = (*, durability = None, deadline = None))]
     fn batch(&self, durability: Option<&str>, deadline: Option<f64>) -> PyResult<Batch> {
         Ok(Batch::new(self.held.get()?.clone(), write_options(durability, deadline)?))
     }
 
-    /// A snapshot of all keyspaces.
+    /// Takes a snapshot of all keyspaces.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         outside(py, || {
             let db = self.held.get()?;
@@ -99,13 +99,13 @@ impl Db {
         })
     }
 
-    /// A transaction, which is committed at the end of its `with` block or by `commit`.
+    /// Begins a transaction, which is committed at the end of its `with` block or by `commit`.
     fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
         outside(py, || Ok(Transaction::new(self.held.get()?)))
     }
 
-    /// Runs `work(transaction)` in a transaction and commits it. After a conflict it runs again, in
-    /// a new transaction, so it should have no other effects. If it raises, nothing is written.
+    /// Runs `work(transaction)` in a transaction and commits it. After a conflict `work` runs again
+    /// in a new transaction, so it should have no other effects. If it raises, nothing is written.
     #[pyo3(signature = (work, *, durability = None, deadline = None))]
     fn transact(
         &self,
@@ -131,7 +131,7 @@ impl Db {
         outside(py, || Ok(self.held.get()?.sync()?))
     }
 
-    /// Writes all memtables into files and waits for it.
+    /// Flushes all memtables and waits until that is done.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         outside(py, || Ok(self.held.get()?.flush()?))
     }
@@ -141,12 +141,12 @@ impl Db {
         outside(py, || Ok(self.held.get()?.wait_idle()?))
     }
 
-    /// Shows what the writing process has written since, in a store that was opened to follow.
+    /// Makes later writes of the writing process visible, in a store that was opened with `follow`.
     fn catch_up(&self, py: Python<'_>) -> PyResult<()> {
         outside(py, || Ok(self.held.get()?.catch_up().map(|_| ())?))
     }
 
-    /// Copies the store, as of now, into a new folder.
+    /// Copies the present state of the store into a new folder.
     fn checkpoint(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
         outside(py, || Ok(self.held.get()?.checkpoint(target).map(|_| ())?))
     }
@@ -156,7 +156,7 @@ impl Db {
         outside(py, || Ok(self.held.get()?.stats().prometheus()))
     }
 
-    /// Closes the store: other objects that use it then raise `Closed`. A second time does nothing.
+    /// Closes the store: other objects that use it then raise `Closed`. A second call does nothing.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         outside(py, || close(self.held.get()?))
     }

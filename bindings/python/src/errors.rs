@@ -9,11 +9,11 @@ use vlsm_handle::Forked;
 
 /// An error on its way to Python.
 pub enum Failure {
-    /// The engine's.
+    /// An error of the engine.
     Engine(Error),
-    /// Used in a forked process.
+    /// The value was used in a forked process.
     Forked(Forked),
-    /// Python's.
+    /// A Python exception.
     Python(PyErr),
 }
 

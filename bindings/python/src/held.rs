@@ -1,12 +1,13 @@
-//! What Python objects hold of a store, and how calls leave the interpreter.
+//! How Python objects hold parts of a store, and how calls leave the interpreter.
 //!
-//! 1. Every call that may wait runs without the interpreter's lock: a merge operator in Python is
-//!    called by the store's threads, which need it.
-//! 2. So does dropping the last handle, which closes the store. When the interpreter is finalizing,
-//!    nothing is dropped any more: what was acknowledged is in the files.
+//! 1. Every call that may wait runs without the interpreter's lock, because the store's threads
+//!    need the lock to call a merge operator in Python.
+//! 2. Dropping the last handle, which closes the store, also runs without it. When the interpreter
+//!    is finalizing, nothing is dropped any more: all acknowledged writes are in the files.
 //! 3. In a forked process every call is an error ([`Owned`]).
-//! 4. When the interpreter exits, stores that are still open are closed first ([`close_all`]), by
-//!    `atexit`: so writes that are acknowledged before they leave the process are not lost.
+//! 4. When the interpreter exits, `atexit` first closes the stores that are still open
+//!    ([`close_all`]), so that writes that were acknowledged but are still in the process are not
+//!    lost.
 
 use crate::errors::Failure;
 use parking_lot::Mutex;
@@ -16,10 +17,11 @@ use pyo3::types::{PyByteArray, PyBytes, PyMemoryView};
 use std::sync::{Arc, Weak};
 use vlsm_handle::Owned;
 
-/// A store, held by its `Db` alone.
+/// A store, which only its `Db` holds.
 pub type Store = Arc<Held<engine::Db>>;
 
-/// The stores that may be open. Locked with the interpreter's lock only, so never during a fork.
+/// The stores that may be open. This lock is only taken together with the interpreter's lock, so
+/// never during a fork.
 static OPEN: Mutex<Vec<Weak<Held<engine::Db>>>> = Mutex::new(Vec::new());
 
 /// A store that is closed at the exit of the interpreter.
@@ -31,10 +33,10 @@ pub fn opened(db: engine::Db) -> Store {
     store
 }
 
-/// Closes all stores, for the exit of the interpreter.
+/// Closes all stores before the interpreter exits.
 ///
 /// # Errors
-/// The first one of a store that could not be closed; the others are closed nevertheless.
+/// The first error of a store that could not be closed; the others are closed nevertheless.
 #[pyfunction]
 #[pyo3(name = "_close_all")]
 pub fn close_all(py: Python<'_>) -> PyResult<()> {
@@ -44,10 +46,10 @@ pub fn close_all(py: Python<'_>) -> PyResult<()> {
     results.into_iter().collect()
 }
 
-/// Closes a store. One that is closed already is no error.
+/// Closes a store. It is no error if it is already closed.
 ///
 /// # Errors
-/// The engine's.
+/// Those of the engine.
 pub fn close(db: &engine::Db) -> Result<(), Failure> {
     match db.clone().close() {
         Ok(()) | Err(engine::Error::Closed) => Ok(()),
@@ -71,10 +73,10 @@ impl<T: Send> Held<T> {
         Ok(self.0.as_ref().expect("taken only when dropped").get()?)
     }
 
-    /// As [`Held::get`].
+    /// Like [`Held::get`].
     ///
     /// # Errors
-    /// As [`Held::get`].
+    /// Like [`Held::get`].
     pub fn get_mut(&mut self) -> Result<&mut T, Failure> {
         Ok(self.0.as_mut().expect("taken only when dropped").get_mut()?)
     }
@@ -89,7 +91,7 @@ impl<T: Send> Drop for Held<T> {
     }
 }
 
-/// Bytes of an argument, which nobody can change while they are used.
+/// The bytes of an argument. They cannot be changed while they are used.
 pub struct Data<'py>(Bound<'py, PyBytes>);
 
 impl<'py> Data<'py> {
@@ -110,7 +112,7 @@ impl<'py> Data<'py> {
         Err(PyTypeError::new_err(format!("keys and values are bytes, not {kind}{advice}")))
     }
 
-    /// As [`Data::of`], of an argument that may be None.
+    /// Like [`Data::of`], for an argument that may be None.
     ///
     /// # Errors
     /// As [`Data::of`].

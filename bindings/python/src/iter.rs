@@ -1,8 +1,9 @@
 //! Iterators over keys, values or pairs, forwards or backwards.
 //!
-//! They take a few pairs at a time from the store, so that the interpreter's lock is not changed
-//! for each: 1 first, then twice as many, up to `CHUNK`. An iterator of a transaction takes one at
-//! a time, because what it takes counts as read.
+//! They fetch several pairs at a time from the store, so that the interpreter's lock is not
+//! released and taken for each pair: 1 at first, then twice as many each time, up to `CHUNK`. An
+//! iterator of a transaction fetches one at a time, because every pair that it fetches counts as
+//! read.
 
 use crate::columns::Columns;
 use crate::errors::Failure;
@@ -14,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 
-/// The pairs that are taken at once at most.
+/// The largest number of pairs that are fetched at once.
 const CHUNK: usize = 64;
 
 type Pair = (Bytes, Bytes);
@@ -35,7 +36,7 @@ impl Pairs {
     }
 }
 
-/// The part of a pair that is asked for.
+/// The part of a pair that an iterator returns.
 #[derive(Clone, Copy)]
 pub enum What {
     Keys,
@@ -105,9 +106,9 @@ impl Items {
         };
         Ok(Some(found))
     }
-    /// The next pairs, at most `rows`, as four objects of bytes: all keys, where each begins and
-    /// the last ends, all values, and the same of these. The places are numbers of 64 bits in the
-    /// machine's order. None at the end.
+    /// Returns the next pairs, at most `rows`, as four `bytes` objects: all keys, the offsets at
+    /// which each begins and the last ends, all values, and the offsets of those. Offsets are
+    /// 64-bit numbers in native byte order. Returns None at the end.
     fn columns(&self, py: Python<'_>, rows: usize) -> PyResult<Option<Columns>> {
         outside(py, || {
             let mut state = self.state.lock();

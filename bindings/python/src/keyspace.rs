@@ -1,7 +1,7 @@
-//! Keyspaces: mappings from bytes to bytes, with what a dictionary does not have.
+//! Keyspaces: mappings from bytes to bytes, with more operations than a dictionary has.
 //!
-//! `keyspace[key]` of an absent key is a `KeyError`; `get` and `delete` say nothing. Iterators show
-//! the moment at which they were made, whatever is written meanwhile.
+//! For an absent key `keyspace[key]` raises `KeyError`, while `get` and `delete` raise nothing.
+//! Iterators show the keyspace as of their creation, whatever is written meanwhile.
 
 use crate::errors::Failure;
 use crate::held::{Data, Held, outside};
@@ -13,17 +13,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
 use std::ops::Bound as End;
 
-/// The ends of a range from arguments, or a prefix.
+/// A range from arguments: its limits, or a prefix.
 pub enum Range {
     Ends(End<Bytes>, End<Bytes>),
     Prefix(Bytes),
 }
 
 impl Range {
-    /// `lo` is included, `hi` is not; None is no limit. A prefix excludes both.
+    /// `lo` is inclusive, `hi` exclusive; None means no limit. A prefix cannot be combined with
+    /// them.
     ///
     /// # Errors
-    /// `TypeError` for what are no bytes, `InvalidArgument` for a prefix beside ends.
+    /// `TypeError` for anything but bytes, `InvalidArgument` for a prefix together with limits.
     pub fn of(
         lo: Option<&Bound<'_, PyAny>>,
         hi: Option<&Bound<'_, PyAny>>,
@@ -45,7 +46,7 @@ impl Range {
         }
     }
 
-    /// The ends, for calls without a prefix.
+    /// The limits, for calls without a prefix.
     pub fn ends(self) -> (End<Bytes>, End<Bytes>) {
         match self {
             Self::Ends(lo, hi) => (lo, hi),
@@ -80,7 +81,7 @@ impl Keyspace {
         Self { db: Held::new(db.clone()), held: Held::new(keyspace) }
     }
 
-    /// The engine's.
+    /// The keyspace of the engine.
     ///
     /// # Errors
     /// In a forked process.
@@ -153,7 +154,7 @@ impl Keyspace {
         outside(py, || Ok(self.inner()?.contains_key(key)?))
     }
 
-    /// The values of many keys of one moment, in one round; None for those that are absent.
+    /// The values of many keys as of one moment, read in one round; None for each absent key.
     fn multi_get<'py>(
         &self,
         py: Python<'py>,
@@ -170,7 +171,7 @@ impl Keyspace {
         PyList::new(py, found.collect::<Vec<_>>())
     }
 
-    /// Sets a key to a value, which expires after `ttl` seconds if that is given.
+    /// Sets a key to a value. If `ttl` is given, the value expires after that many seconds.
     #[pyo3(signature = (key, value, *, ttl = None, durability = None, deadline = None))]
     fn put(
         &self,
@@ -204,7 +205,7 @@ impl Keyspace {
         self.put(py, key, value, None, None, None)
     }
 
-    /// Removes a key. It is no error if there is none.
+    /// Removes a key. An absent key is no error.
     #[pyo3(signature = (key, *, durability = None, deadline = None))]
     fn delete(
         &self,
@@ -222,7 +223,7 @@ impl Keyspace {
         self.take(py, &Data::of(key)?)?.map(drop).ok_or_else(|| Self::missing(key))
     }
 
-    /// Removes all keys from `lo` on up to, and without, `hi`; None is no limit.
+    /// Removes all keys from `lo` (inclusive) to `hi` (exclusive); None means no limit.
     #[pyo3(signature = (lo = None, hi = None, *, durability = None, deadline = None))]
     fn delete_range(
         &self,
@@ -237,7 +238,8 @@ impl Keyspace {
         outside(py, || Ok(self.inner()?.delete_range_with(range, options)?))
     }
 
-    /// Changes a value by an operand of the keyspace's merge operator, without reading it.
+    /// Writes an operand of the keyspace's merge operator, which changes the value without reading
+    /// it.
     #[pyo3(signature = (key, operand, *, durability = None, deadline = None))]
     fn merge(
         &self,
@@ -254,7 +256,7 @@ impl Keyspace {
     }
 
     /// Sets a key to `new` if it has the value `expected`; None stands for an absent key. Returns
-    /// whether it had.
+    /// whether the value was as expected.
     fn compare_and_swap(
         &self,
         py: Python<'_>,
@@ -268,9 +270,9 @@ impl Keyspace {
         outside(py, || Ok(self.inner()?.compare_and_swap(key, expected, new)?.is_ok()))
     }
 
-    /// Replaces the value of a key by `update(value)`, in one step: None stands for an absent key,
-    /// before and after. Returns the value before. `update` runs again if another write came in
-    /// between.
+    /// Replaces the value of a key with `update(value)`, in one step. None stands for an absent
+    /// key, before and after. Returns the previous value. `update` runs again if another write came
+    /// in between.
     fn fetch_update<'py>(
         &self,
         py: Python<'py>,
@@ -299,7 +301,7 @@ impl Keyspace {
         Ok(before.map(|before| PyBytes::new(py, &before)))
     }
 
-    /// Sets a key to a value if it is absent. Returns the value that it has then.
+    /// Sets a key to a value if it is absent. Returns the value that the key has afterwards.
     fn setdefault<'py>(
         &self,
         py: Python<'py>,
@@ -416,7 +418,7 @@ impl Keyspace {
         self.pairs(py, Range::Ends(End::Unbounded, End::Unbounded), What::Keys, true)
     }
 
-    /// Counts the keys, which reads all of them.
+    /// Counts the keys, by reading all of them.
     fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
         let count = outside(py, || Ok(self.inner()?.len()?))?;
         Ok(usize::try_from(count)?)
@@ -426,24 +428,24 @@ impl Keyspace {
         outside(py, || Ok(!self.inner()?.is_empty()?))
     }
 
-    /// Removes everything that the keyspace holds, at the cost of one record.
+    /// Removes all data of the keyspace, at the cost of one record.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         outside(py, || Ok(self.inner()?.clear()?))
     }
 
-    /// Gives the keyspace another name.
+    /// Renames the keyspace.
     fn rename(&self, py: Python<'_>, name: &str) -> PyResult<()> {
         outside(py, || Ok(self.inner()?.rename(name)?))
     }
 
-    /// Changes the options; those that are left out become the store's.
+    /// Changes the options. Options that are left out become those of the store.
     #[pyo3(signature = (**options))]
     fn set_options(&self, py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let options = keyspace_options(options)?;
         outside(py, || Ok(self.inner()?.set_options(options)?))
     }
 
-    /// Merges a range down to the last level and waits for it.
+    /// Compacts a range down to the last level and waits until that is done.
     #[pyo3(signature = (lo = None, hi = None))]
     fn compact_range(
         &self,
@@ -455,7 +457,7 @@ impl Keyspace {
         outside(py, || Ok(self.inner()?.compact_range(range)?))
     }
 
-    /// Estimates the bytes and the entries of a range.
+    /// Estimates the bytes and the number of entries of a range.
     #[pyo3(signature = (lo = None, hi = None))]
     fn approximate_size(
         &self,

@@ -1,6 +1,6 @@
-//! The module `vlsm._vlsm`, which the package `vlsm` shows under its own name.
+//! The module `vlsm._vlsm`, which the package `vlsm` re-exports under its own name.
 //!
-//! `Db` is a `Keyspace`: the one that every store has, `default`. So both are mappings from bytes
+//! A `Db` is itself a `Keyspace`: `default`, which every store has. So both are mappings from bytes
 //! to bytes. `python/vlsm/_vlsm.pyi` has every call with its types.
 
 mod batch;

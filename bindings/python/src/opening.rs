@@ -1,5 +1,5 @@
-//! The arguments with which a store is opened: whether it may be made or written, its options and
-//! its merge operators.
+//! The arguments with which a store is opened: whether it may be created or written, its options
+//! and its merge operators.
 
 use crate::operators::Operator;
 use crate::options::toml;
@@ -26,7 +26,7 @@ impl Opening {
     /// From keyword arguments.
     ///
     /// # Errors
-    /// `TypeError` for one that there is not, or of a wrong type.
+    /// `TypeError` for an unknown argument, or one of a wrong type.
     pub fn of(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let mut opening = Self {
             create: true,

@@ -1,9 +1,9 @@
-//! Merge operators in Python: a function of a key, the value before (or None) and a list of
-//! operands, that returns the new value.
+//! Merge operators in Python: a function of a key, the previous value (or None) and a list of
+//! operands, which returns the new value.
 //!
-//! The store's threads call it, with the interpreter's lock. One that raises, or returns no bytes,
-//! counts as "cannot be combined": the key cannot be read, and nothing is lost. So it does while
-//! the interpreter is finalizing.
+//! The store's threads call it, with the interpreter's lock. If it raises or does not return bytes,
+//! the operands cannot be combined: the key cannot be read, and nothing is lost. The same holds
+//! while the interpreter is finalizing.
 
 use crate::held::Data;
 use engine::MergeOperator;
@@ -32,8 +32,8 @@ impl MergeOperator for Operator {
             match merged.and_then(|value| Ok(Data::of(&value)?.bytes().to_vec())) {
                 Ok(value) => Some(value),
                 Err(error) => {
-                    // Nobody waits for this error; what Python does with those of `__del__` it
-                    // does with this one.
+                    // No caller waits for this error, so Python reports it like an error of
+                    // `__del__`.
                     error.write_unraisable(py, Some(self.function.bind(py)));
                     None
                 }

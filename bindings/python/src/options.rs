@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 use std::time::Duration;
 
-/// The text in TOML of a store's options: a text as it is, or a dictionary.
+/// The options of a store as a text in TOML, from such a text or from a dictionary.
 ///
 /// # Errors
 /// `TypeError` for anything else.
@@ -50,7 +50,7 @@ fn literal(value: &Bound<'_, PyAny>) -> PyResult<String> {
     )))
 }
 
-/// A text as TOML's basic string, which escapes as JSON does.
+/// A text as a basic string of TOML, which has the same escapes as JSON.
 fn quoted(text: &Bound<'_, PyString>) -> PyResult<String> {
     text.py().import("json")?.call_method1("dumps", (text,))?.extract()
 }
@@ -58,7 +58,7 @@ fn quoted(text: &Bound<'_, PyString>) -> PyResult<String> {
 /// A time in seconds.
 ///
 /// # Errors
-/// A negative one, and no number.
+/// The time is negative or not a number.
 pub fn seconds(of: f64, what: &str) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(of).map_err(|_| {
         let why = format!("{what} is {of:e}: a number of seconds is expected, as in {what}=0.5");
@@ -69,7 +69,7 @@ pub fn seconds(of: f64, what: &str) -> Result<Duration, Failure> {
 /// The options of a write.
 ///
 /// # Errors
-/// A durability that there is not; [`seconds`].
+/// An unknown durability; those of [`seconds`].
 pub fn write_options(
     durability: Option<&str>,
     deadline: Option<f64>,
@@ -95,7 +95,7 @@ pub fn write_options(
 /// The options of a keyspace, from keyword arguments.
 ///
 /// # Errors
-/// `TypeError` for one that there is not, or of a wrong type; a compression that there is not;
+/// `TypeError` for an unknown option, or one of a wrong type; an unknown compression; those of
 /// [`seconds`].
 pub fn keyspace_options(arguments: Option<&Bound<'_, PyDict>>) -> PyResult<KeyspaceOptions> {
     let mut options = KeyspaceOptions::new();

@@ -1,6 +1,7 @@
 //! Snapshots: all keyspaces as they were at one moment.
 //!
-//! A snapshot keeps what it shows on the disk; used as a context manager it is released at the end.
+//! A snapshot keeps the data that it shows on the disk. Used as a context manager, it is released
+//! at the end of the block.
 
 use crate::errors::Failure;
 use crate::held::{Data, Held, outside};
@@ -9,7 +10,7 @@ use crate::keyspace::{Keyspace, Range, value_or};
 use parking_lot::RwLock;
 use pyo3::prelude::*;
 
-/// A snapshot of a store. Without `keyspace` its calls are about the keyspace `default`.
+/// A snapshot of a store. Without `keyspace` its calls use the keyspace `default`.
 #[pyclass(frozen, module = "vlsm")]
 pub struct Snapshot {
     held: RwLock<Option<Held<engine::Snapshot>>>,
@@ -74,7 +75,7 @@ impl Snapshot {
         Ok(Items::new(Pairs::Plain(Box::new(pairs)), What::Items, reverse))
     }
 
-    /// Releases what the snapshot keeps.
+    /// Releases the snapshot and the data that it keeps.
     fn release(&self, py: Python<'_>) {
         let held = py.detach(|| self.held.write().take());
         drop(held);

@@ -1,7 +1,7 @@
-//! Transactions: reads and writes that take effect together, as if nothing else came in between.
+//! Transactions: reads and writes that take effect together, as if no other write came in between.
 //!
-//! As a context manager a transaction is committed at the end of the block, unless that raises.
-//! `Db.transact` runs a function again after a `Conflict`.
+//! Used as a context manager, a transaction is committed at the end of the block, unless the block
+//! raises. `Db.transact` runs a function again after a `Conflict`.
 
 use crate::errors::Failure;
 use crate::held::{Data, Held, outside};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// A transaction. Without `keyspace` its calls are about the keyspace `default`.
+/// A transaction. Without `keyspace` its calls use the keyspace `default`.
 #[pyclass(frozen, module = "vlsm")]
 pub struct Transaction {
     held: Mutex<Option<Held<Option<engine::Transaction>>>>,
@@ -26,8 +26,8 @@ impl Transaction {
         Self { held, default: Held::new(db.default_keyspace()) }
     }
 
-    /// Calls `work` with a transaction of the engine, which is there again afterwards, unless
-    /// `work` has ended it.
+    /// Calls `work` with a transaction of the engine, and takes the transaction back afterwards,
+    /// unless `work` has ended it.
     pub fn lend<'py>(
         py: Python<'py>,
         db: &engine::Db,
@@ -68,7 +68,8 @@ impl Transaction {
 
 #[pymethods]
 impl Transaction {
-    /// The value of a key: what the transaction has written, or what the store had at its begin.
+    /// The value of a key as the transaction has written it, or else as of the begin of the
+    /// transaction.
     #[pyo3(signature = (key, default = None, *, keyspace = None))]
     fn get<'py>(
         &self,
@@ -106,7 +107,7 @@ impl Transaction {
         Ok(Items::new(Pairs::WithOwnWrites(Box::new(pairs)), What::Items, reverse))
     }
 
-    /// Sets a key to a value, which expires after `ttl` seconds if that is given.
+    /// Sets a key to a value. If `ttl` is given, the value expires after that many seconds.
     #[pyo3(signature = (key, value, *, ttl = None, keyspace = None))]
     fn put(
         &self,
@@ -153,7 +154,7 @@ impl Transaction {
         outside(py, || self.with(keyspace, |txn, keyspace| txn.delete_range(keyspace, range)))
     }
 
-    /// Changes a value by an operand, without reading it.
+    /// Writes an operand of the merge operator, which changes the value without reading it.
     #[pyo3(signature = (key, operand, *, keyspace = None))]
     fn merge(
         &self,
@@ -167,7 +168,7 @@ impl Transaction {
         outside(py, || self.with(keyspace, |txn, keyspace| txn.merge(keyspace, key, operand)))
     }
 
-    /// Remembers the writes so far. Savepoints may be nested.
+    /// Sets a savepoint after the writes so far. Savepoints may be nested.
     fn savepoint(&self, py: Python<'_>) -> PyResult<()> {
         outside(py, || {
             self.with(None, |txn, _| {
@@ -177,7 +178,7 @@ impl Transaction {
         })
     }
 
-    /// Undoes the writes since the last savepoint, and forgets it.
+    /// Undoes the writes since the last savepoint, and removes it.
     fn rollback_to_savepoint(&self, py: Python<'_>) -> PyResult<()> {
         outside(py, || self.with(None, |txn, _| txn.rollback_to_savepoint()))
     }
@@ -188,7 +189,7 @@ impl Transaction {
         drop(held);
     }
 
-    /// Commits the transaction and ends it. A `Conflict` if something was changed that it read.
+    /// Commits the transaction and ends it. Raises `Conflict` if data that it read was changed.
     #[pyo3(signature = (*, durability = None, deadline = None))]
     fn commit(
         &self,

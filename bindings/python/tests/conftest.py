@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Fixtures and helpers of the tests."""
 
 import faulthandler
 import pathlib
@@ -15,7 +15,7 @@ set_hypothesis_home_dir(pathlib.Path(__file__).parents[2] / "target" / "hypothes
 
 @pytest.fixture(autouse=True)
 def no_hang():
-    """A test that hangs shows where, and ends the run: a lock that is never given back."""
+    """A test that hangs, as on a lock that is never released, shows where and ends the run."""
     faulthandler.dump_traceback_later(120, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
@@ -33,13 +33,13 @@ def db(path):
 
 
 def join(_key, before, operands):
-    """A merge operator: the value before and all operands, with commas between them."""
+    """A merge operator: joins the previous value and all operands with commas."""
     return b",".join([before, *operands] if before else operands)
 
 
 @pytest.fixture
 def run_python(tmp_path):
-    """Runs a program in an interpreter of its own and returns what it wrote."""
+    """Runs a program in an interpreter of its own and returns its output."""
 
     def run(program, *arguments, code=0):
         command = [sys.executable, "-X", "faulthandler", "-c", program, *map(str, arguments)]

@@ -1,4 +1,4 @@
-"""Wrong use: always an exception of its kind, never a crash, and never a lost write."""
+"""Wrong use: always the right exception, never a crash, and never a lost write."""
 
 import multiprocessing
 import os

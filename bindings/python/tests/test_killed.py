@@ -1,4 +1,4 @@
-"""SIGKILL: nothing that was acknowledged is lost, and no batch is there in part."""
+"""SIGKILL: no acknowledged write is lost, and no batch is there in part."""
 
 import signal
 import subprocess

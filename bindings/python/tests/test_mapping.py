@@ -1,4 +1,4 @@
-"""A keyspace as a mapping, and as more than one."""
+"""A keyspace as a mapping, and its further operations."""
 
 import collections.abc
 import threading

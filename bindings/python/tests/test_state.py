@@ -1,4 +1,4 @@
-"""Random lives of a store beside those of a dictionary."""
+"""Random operations on a store, compared with a dictionary."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""Batches, snapshots, transactions, merge operators: more than one thing at once."""
+"""Batches, snapshots, transactions and merge operators: several operations together."""
 
 import sys
 import threading

@@ -1,11 +1,11 @@
-//! Makes the functions that are alike: setters and getters of options, and those that vLSM has no
-//! counterpart for.
+//! Generates the uniform functions: setters and getters of options, and functions without a
+//! counterpart in vLSM.
 //!
 //! `functions.txt` lists every function of `rocksdb/c.h` in sections. Those of `[written]` are in
 //! `src`; the others are generated here. `options.txt` has a row for each option. A function that
 //! is in the wrong section, or an option without a row, is an error of the build or of the linker.
 
-// It runs where the crate is built, not in the engine.
+// This runs when the crate is built, not in the engine.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ impl<'a> Function<'a> {
     }
 }
 
-/// The type of Rust that is passed as one of C.
+/// The Rust type for a type of C.
 fn rust(c: &str) -> &str {
     match c {
         "void" => "()",
@@ -61,7 +61,7 @@ fn parameters(args: &[&str]) -> String {
     typed.collect::<Vec<_>>().join(", ")
 }
 
-/// A function that only keeps or tells options.
+/// A function that only stores or returns options.
 fn of_options(function: &Function<'_>, rows: &BTreeSet<(String, String)>) -> String {
     let Function { result, name, args } = function;
     let known = |(object, key): (&str, &str)| {
@@ -85,7 +85,8 @@ fn of_options(function: &Function<'_>, rows: &BTreeSet<(String, String)>) -> Str
     format!("fn {name}({parameters}) -> {} {{ {body} }}\n", rust(result))
 }
 
-/// A function without a counterpart: an error if it has a place for one, else nothing.
+/// A function without a counterpart: it returns an error if it has a parameter for one, and else
+/// does nothing.
 fn missing(function: &Function<'_>, why: &str) -> String {
     let Function { result, name, args } = function;
     let result = rust(result);

@@ -2,10 +2,10 @@
 //!
 //! 1. A backup is a checkpoint that is copied, file by file and checked, into the folder `N`. It
 //!    shares no file with the store and none with other backups.
-//! 2. It is made under a name that no backup has and then renamed, so a crash leaves no half of
-//!    one.
-//! 3. Its restore is another checked copy, into a new or empty folder, or over a store that nobody
-//!    has open, which is removed first.
+//! 2. It is made under a name that no backup has and then renamed, so a crash leaves no partial
+//!    backup.
+//! 3. A restore is another checked copy, into a new or empty folder, or over a store that no
+//!    process has open, which is removed first.
 //!
 //! RocksDB's backups share files; these do not, and cost their whole size each.
 
@@ -37,7 +37,7 @@ struct Backup {
 /// A list of backups.
 pub struct rocksdb_backup_engine_info_t(Vec<Backup>);
 
-/// The parts of a backup that is being made. A process that dies leaves them.
+/// The temporary files of a backup in progress. A process that dies leaves them behind.
 const PARTS: [&str; 2] = ["making.checkpoint", "making.copy"];
 
 impl rocksdb_backup_engine_t {
@@ -48,7 +48,7 @@ impl rocksdb_backup_engine_t {
         Ok(engine)
     }
 
-    /// Removes what an earlier process has not finished.
+    /// Removes the unfinished parts of an earlier process.
     fn clean(&self) -> Outcome {
         for part in PARTS.map(|part| self.folder.join(part)) {
             if part.exists() {

@@ -1,8 +1,8 @@
-//! Objects of RocksDB that are no more than options: named numbers, and other objects by name.
+//! RocksDB objects that only hold options: named numbers, and other objects by name.
 //!
 //! `options.txt` has a row for each option: its default, and whether vLSM has a counterpart. The
-//! setters and getters are made from the rows at build time. An option can be read back as it was
-//! set, whatever its row says; what a row says takes effect when a store is opened.
+//! setters and getters are generated from the rows at build time. Every option can be read back as
+//! it was set. Its status takes effect when a store is opened.
 
 use crate::call::{Outcome, changed, give, shared};
 use std::any::Any;
@@ -71,7 +71,7 @@ impl Scalar for bool {
     }
 }
 
-/// Another object: all that counts is whether there is one.
+/// Another object: only its presence counts.
 impl<T> Scalar for *mut T {
     fn value(self) -> Value {
         Value::Int((!self.is_null()).into())
@@ -108,7 +108,7 @@ pub(crate) fn row(object: &str, key: &str) -> Option<&'static Row> {
     at.ok().map(|at| &crate::generated::ROWS[at])
 }
 
-/// Options of one kind. C knows it by many names.
+/// Options of one kind. C has many names for this type.
 #[derive(Clone)]
 pub struct Bag {
     pub(crate) object: &'static str,
@@ -139,7 +139,7 @@ impl Bag {
         self.get(key)
     }
 
-    /// Keeps an object, in the place of an earlier one.
+    /// Stores an object, and replaces an earlier one.
     pub(crate) fn keep<T: Any + Send + Sync>(&mut self, key: &'static str, object: Arc<T>) {
         self.objects.insert(key, object);
     }
@@ -152,7 +152,7 @@ impl Bag {
         self.objects.get(key).cloned()?.downcast().ok()
     }
 
-    /// The options that are not as by default, with their rows.
+    /// The options that differ from the default, with their rows.
     pub(crate) fn changes(&self) -> impl Iterator<Item = (&'static Row, Value)> + '_ {
         let rows =
             self.values.iter().filter_map(|(key, value)| Some((row(self.object, key)?, *value)));

@@ -1,8 +1,10 @@
-//! The frame of every exported function: it catches panics, and turns errors into RocksDB's texts.
+//! The wrapper around every exported function: it catches panics, and converts errors to RocksDB's
+//! texts.
 //!
-//! `api!` writes the frame. A `fallible fn` has the parameter `errptr` behind its own: an error is
-//! stored there, and the function returns nothing of use. Any other function has no way to report
-//! an error and returns zero, NULL or false instead. Memory that C is to free comes from `malloc`.
+//! `api!` generates the wrapper. A `fallible fn` has the parameter `errptr` after its own: an error
+//! is stored there, and the returned value is then meaningless. Any other function has no way to
+//! report an error and returns zero, NULL or false instead. Memory that C is to free comes from
+//! `malloc`.
 
 use crate::status::Failure;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -35,7 +37,7 @@ impl<T> Nothing for *const T {
     const NOTHING: Self = null();
 }
 
-/// Bytes that belong to somebody else, by value.
+/// A pointer and a length, by value. The bytes belong to another object.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct rocksdb_slice_t {
@@ -65,7 +67,7 @@ pub(crate) unsafe fn fallible<T: Nothing>(
     T::NOTHING
 }
 
-/// Stores an error where C looks for it. An earlier one is replaced, as RocksDB does.
+/// Stores an error for C, and replaces an earlier one, as RocksDB does.
 pub(crate) unsafe fn set_error(errptr: *mut *mut c_char, failure: &Failure) {
     if let Some(place) = unsafe { errptr.as_mut() } {
         unsafe { libc::free((*place).cast()) };
@@ -163,7 +165,7 @@ pub(crate) unsafe fn array<'a, T>(from: *const T, count: usize) -> Outcome<&'a [
     }
 }
 
-/// The number of an `int`, which C must not give negative.
+/// The number of an `int`, which must not be negative.
 pub(crate) fn count(number: c_int) -> Outcome<usize> {
     usize::try_from(number).map_err(|_| Failure::argument(format!("the count is {number}")))
 }

@@ -1,7 +1,7 @@
 //! Writes and reads of single keys, and of several at once.
 //!
-//! A read goes to the snapshot of its options if they have one, and else to the newest state. The
-//! caller frees the result of `rocksdb_get`; a pinned value belongs to its handle.
+//! A read uses the snapshot of its read options, or else the newest state. The caller frees the
+//! result of `rocksdb_get`; a pinned value belongs to its handle.
 
 use crate::bag::Bag;
 use crate::batch::rep::forward;
@@ -31,7 +31,7 @@ pub(crate) fn pinned(value: Option<Vec<u8>>) -> *mut rocksdb_pinnableslice_t {
     value.map_or(null_mut(), |value| give(rocksdb_pinnableslice_t(value)))
 }
 
-/// The value of a key, as read options ask for it.
+/// The value of a key, according to the read options.
 pub(crate) fn read(family: &Family, options: &Bag, key: &[u8]) -> Outcome<Option<Bytes>> {
     check_read(options)?;
     Ok(match options.kept::<Seen>("snapshot") {
@@ -40,7 +40,7 @@ pub(crate) fn read(family: &Family, options: &Bag, key: &[u8]) -> Outcome<Option
     })
 }
 
-/// As `read`, with the arguments of C.
+/// Like `read`, with the arguments of C.
 unsafe fn found(
     db: *const rocksdb_t,
     family: *const Handle,
@@ -84,7 +84,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Gives the results to C. An error of all is the error of each.
+    /// Passes the results to C. An error of the whole call becomes the error of each.
     pub(crate) unsafe fn fill(
         &self,
         number: usize,
@@ -125,7 +125,7 @@ pub(crate) unsafe fn asked<'a>(
     each.map(|(family, key)| Ok((unsafe { family_of(store, *family)? }, key))).collect()
 }
 
-/// Results as this library gives them.
+/// Results as this library returns them.
 fn own(results: Vec<engine::Result<Option<Bytes>>>) -> Vec<Outcome<Option<Vec<u8>>>> {
     let own = |result: engine::Result<Option<Bytes>>| Ok(result?.map(|value| value.to_vec()));
     results.into_iter().map(own).collect()
@@ -191,7 +191,7 @@ unsafe fn batched(
     Ok(())
 }
 
-/// Copies a value into the caller's buffer if there is room; its length is told in any case.
+/// Copies a value into the caller's buffer if there is room. The length is returned in any case.
 unsafe fn into_buffer(
     value: Option<Bytes>,
     (buffer, size): (*mut c_char, usize),
@@ -214,7 +214,7 @@ unsafe fn into_buffer(
     }
 }
 
-/// Whether a key is there. vLSM says it for certain, and gives the value.
+/// Whether a key exists. vLSM's answer is certain, and includes the value.
 unsafe fn may_exist(
     found: Outcome<Option<Bytes>>,
     value: *mut *mut c_char,

@@ -85,7 +85,7 @@ unsafe fn ingest(
     }
 }
 
-/// Whether a name is one of the files that a store makes in its folder.
+/// Whether a name is that of a file that a store makes in its folder.
 fn is_ours(name: &str) -> bool {
     let numbered = |suffix| {
         let digits = name.strip_suffix(suffix);
@@ -120,7 +120,7 @@ pub(crate) fn destroy(folder: &Path) -> Outcome {
         let what = format!("lock {}: the database is open", lock_path.display());
         return Err(Failure::new(Kind::Io, what));
     }
-    // First what makes it a store, so that half of one is never opened.
+    // `CURRENT` comes first, so that a partly removed store is never opened.
     for file in std::iter::once(folder.join("CURRENT")).chain(list()?) {
         if name(&file).is_some_and(|name| is_ours(&name)) && file.is_file() {
             std::fs::remove_file(&file)?;

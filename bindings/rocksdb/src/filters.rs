@@ -1,8 +1,8 @@
-//! Compaction filters of the program's, alone or from a factory.
+//! Compaction filters of the program, alone or from a factory.
 //!
-//! vLSM asks them when a flush or a compaction rewrites the newest value of a key that no snapshot
-//! holds. It takes the filter of a column family when the store is opened. RocksDB makes a filter
-//! of a factory for each compaction, and uses it on one thread; here a filter of a factory is used
+//! vLSM calls them when a flush or a compaction rewrites the newest value of a key that no snapshot
+//! holds. It takes the filter of a column family when the store is opened. RocksDB's factories make
+//! a filter for each compaction, which is used on one thread. Here a filter of a factory is used
 //! for one value after the other, on one thread at a time, and destroyed when the store is closed.
 
 use crate::bag::Bag;
@@ -29,7 +29,7 @@ type Create = extern "C" fn(
     *mut rocksdb_compactionfiltercontext_t,
 ) -> *mut rocksdb_compactionfilter_t;
 
-/// A filter of the program's.
+/// A filter of the program.
 pub(crate) struct One {
     state: State,
     filter: Option<Filter>,
@@ -53,7 +53,7 @@ pub(crate) struct Factory {
     state: State,
     create: Option<Create>,
     name: String,
-    /// Those that are not in use.
+    /// The filters that are not in use.
     idle: Mutex<Vec<Arc<One>>>,
 }
 
@@ -187,7 +187,7 @@ api! {
         let options = changed(options, "the options")?;
         match filter.as_ref() {
             None => options.forget("compaction_filter"),
-            // The program keeps the filter; what it does is shared.
+            // The program keeps its handle, so the filter itself is shared.
             Some(filter) => options.keep("compaction_filter", filter.0.clone()),
         }
         Ok(())

@@ -1,13 +1,13 @@
 //! Iterators: one position that moves in both directions.
 //!
-//! 1. An iterator of the engine begins at a bound and walks one way. A seek, or a step in the other
-//!    direction, begins another one over the same snapshot.
-//! 2. The writes of a batch or a transaction, if there are some, are merged in: of two equal keys
-//!    theirs is shown, and a deleted one is left out.
-//! 3. The bounds of the read options end the walk, and with `prefix_same_as_start` so does the
-//!    first key of another prefix than that of the seek.
+//! 1. An iterator of the engine begins at a bound and goes in one direction. A seek, or a step in
+//!    the other direction, begins another one over the same snapshot.
+//! 2. The writes of a batch or a transaction, if there are any, are merged in: they take precedence
+//!    over the store's pairs, and keys that they delete are skipped.
+//! 3. The bounds of the read options end the iteration. With `prefix_same_as_start`, so does the
+//!    first key whose prefix differs from that of the seek.
 //!
-//! A tailing iterator looks at the newest state with each step.
+//! A tailing iterator reads the newest state at each step.
 
 use crate::bag::Bag;
 use crate::batch::index::{At, Index};
@@ -43,7 +43,7 @@ pub(crate) struct Cursor {
     /// Writes that are merged in.
     pub own: Option<Arc<Mutex<Index>>>,
     walk: Option<Walk>,
-    /// The pair that it is at: a part of a block or a memtable, or of its own if it was merged.
+    /// The current pair: a part of a block or a memtable, or a separate value if it was merged.
     at: Option<(Bytes, Bytes)>,
     prefix: Option<Vec<u8>>,
     failure: Option<Failure>,
@@ -53,7 +53,7 @@ pub(crate) struct Cursor {
 struct Walk {
     forward: bool,
     base: Iter,
-    /// The next pair of the engine, once it was asked for.
+    /// The next pair of the engine, once it was read.
     peeked: Option<Option<(Bytes, Bytes)>>,
 }
 
@@ -88,7 +88,7 @@ fn empty(lo: &Bound<Vec<u8>>, hi: &Bound<Vec<u8>>) -> bool {
 }
 
 impl Cursor {
-    /// An iterator as read options ask for it.
+    /// An iterator according to the read options.
     pub(crate) fn new(
         store: &Arc<Store>,
         family: Arc<Family>,
@@ -125,12 +125,12 @@ impl Cursor {
 
     /// Shows the newest state from here on.
     fn refresh(&mut self) {
-        // As RocksDB: also that of an iterator over a snapshot, which it leaves.
+        // Like RocksDB, this also moves an iterator over a snapshot to the newest state.
         (self.snapshot, self.fixed) = (self.store.db.snapshot(), false);
         (self.walk, self.at, self.failure) = (None, None, None);
     }
 
-    /// Begins a walk. `from` is where its end is: the lower one forwards, the upper one backwards.
+    /// Begins a walk. `from` is its start: the lower bound forwards, the upper bound backwards.
     fn begin(&mut self, from: Bound<Vec<u8>>, forward: bool) -> bool {
         if self.tailing && !self.fixed {
             self.snapshot = self.store.db.snapshot();
@@ -192,7 +192,7 @@ impl Cursor {
         }
     }
 
-    /// Is at a pair, unless its prefix is another one.
+    /// Moves to a pair, unless its prefix differs.
     fn arrive(&mut self, pair: Option<(Bytes, Bytes)>) -> Outcome {
         let transform = self.family.prefix.as_ref().filter(|_| self.same_prefix);
         self.at = pair.filter(|(key, _)| match (transform, &self.prefix) {
@@ -240,7 +240,7 @@ impl Cursor {
         }
     }
 
-    /// Goes on from the pair that it is at.
+    /// Continues from the current pair.
     fn go(&mut self, forward: bool) {
         let Some((key, _)) = self.at.take() else { return };
         let same = self.walk.as_ref().is_some_and(|walk| walk.forward == forward);
@@ -279,7 +279,7 @@ impl rocksdb_iterator_t {
             ..*cursor
         };
         drop(cursor);
-        // c.h gives the base iterator away.
+        // In c.h the callee owns the base iterator.
         drop(unsafe { Box::from_raw(iter) });
         Ok(taken)
     }
@@ -411,7 +411,7 @@ api! {
         if let Some(len) = len.as_mut() {
             *len = 0;
         }
-        // No entry has one; programs make a slice of it all the same.
+        // No entry has a timestamp, but programs make a slice of the pointer nevertheless.
         Ok(c"".as_ptr())
     }
 

@@ -2,14 +2,14 @@
 //! RocksDB runs on vLSM.
 //!
 //! `functions.txt` lists all functions: those that are written in these modules, those that only
-//! keep options (`options.txt` says which of them matter), and those that vLSM has no counterpart
-//! for. The last two kinds are generated (`build-script/main.rs`). Every exported function runs its
-//! work in the frame of `call`, so nothing unwinds into C. Its pointers are checked for NULL, and
-//! nothing else can be checked: that they point where c.h says is the caller's part.
+//! keep options (`options.txt` says which of them matter), and those without a counterpart in vLSM.
+//! The last two kinds are generated (`build-script/main.rs`). Every exported function runs in the
+//! wrapper of `call`, so nothing unwinds into C. Pointers are checked for NULL, and cannot be
+//! checked further: the caller must pass pointers as c.h requires.
 
 #![allow(non_camel_case_types, non_snake_case)]
 #![allow(clippy::missing_safety_doc, clippy::too_many_arguments, clippy::unit_arg)]
-// Backups, logs and the end of a store are files of the program's, outside of the engine.
+// Backups, logs and the removal of a store work on files outside of the engine.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod backup;
@@ -31,7 +31,7 @@ mod status;
 mod store;
 mod transaction;
 
-/// The functions that are alike.
+/// The generated functions.
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/generated.rs"));
 }

@@ -1,6 +1,6 @@
 //! Flushes, compactions, sizes and checks.
 //!
-//! A flush of one column family flushes all: vLSM's flush is that of the store. A compaction of a
+//! A flush of one column family flushes all, because vLSM flushes whole stores. A compaction of a
 //! range goes down to the last level, in jobs as narrow as any other.
 
 use crate::bag::Bag;
@@ -22,14 +22,14 @@ pub(crate) unsafe fn flush(store: &Store, options: *const Bag) -> Outcome {
 /// The two ends of a range of keys.
 type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// A range of keys: from NULL for the first, to NULL for beyond the last.
+/// A range of keys. A NULL end means no limit.
 unsafe fn range<'a>(
     from: (*const c_char, usize),
     to: (*const c_char, usize),
 ) -> Outcome<Range<'a>> {
     unsafe {
         let from = if from.0.is_null() { Unbounded } else { Included(bytes(from.0, from.1)?) };
-        // As RocksDB: the end of a compaction is in it.
+        // As in RocksDB, the end of a compaction is inclusive.
         let to = if to.0.is_null() { Unbounded } else { Included(bytes(to.0, to.1)?) };
         Ok((from, to))
     }
@@ -47,10 +47,10 @@ unsafe fn compact(
     }
 }
 
-/// The arrays in which C gives ranges.
+/// The arrays in which C passes ranges.
 type Ends = (*const *const c_char, *const usize);
 
-/// The sizes of ranges; the end of each is not in it.
+/// The sizes of ranges, whose ends are exclusive.
 unsafe fn sizes(
     db: *const rocksdb_t,
     family: *const Handle,
@@ -155,7 +155,7 @@ api! {
         db: *mut rocksdb_t,
         from: *const c_char, from_len: usize, to: *const c_char, to_len: usize,
     ) {
-        // A suggestion: vLSM compacts what it has to by itself.
+        // This is only a suggestion, and vLSM decides by itself when to compact.
         store(db)?;
         range((from, from_len), (to, to_len)).map(|_| ())
     }

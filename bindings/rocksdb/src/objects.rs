@@ -1,8 +1,8 @@
-//! Objects that options may refer to and that vLSM needs none of: environments, rate limiters,
+//! Objects to which options may refer, but which vLSM does not need: environments, rate limiters,
 //! paths, managers of memory and files, loggers.
 //!
-//! They are made and freed, so that programs which need one go on; nothing asks them. Only an
-//! environment in memory is refused, when a store is opened with it.
+//! They can be made and freed, so that programs that use them work, but they have no effect. Only
+//! an environment in memory is refused, when a store is opened with it.
 
 use crate::bag::{Bag, Value};
 use crate::call::{api, changed, free, give, path, shared};

@@ -3,7 +3,8 @@
 //! 1. Options that vLSM cannot honour, and a folder that holds a real RocksDB store, are refused
 //!    before anything is touched.
 //! 2. The slots of merge operators and the compaction filters are registered, and the store opens.
-//!    Read-only and secondary opens take no lock, as RocksDB's: they read beside a writing process.
+//!    Read-only and secondary opens take no lock, as in RocksDB: they read beside a writing
+//!    process.
 //! 3. The column families that are listed are opened or made. All that exist must be listed, except
 //!    to read.
 
@@ -130,7 +131,7 @@ fn open_families(store: &Arc<Store>, options: &Bag, asked: &[Asked]) -> Outcome<
     if let Some(Asked { name, .. }) = missing {
         return Err(Failure::argument(format!("Column family not found: {name}")));
     }
-    // In the order of their making, so that the numbers are those of the last open.
+    // In the order of their creation, so that the numbers are those of the last open.
     let known = |name: &String| there.iter().position(|other| other == name);
     let mut order: Vec<&Asked> = asked.iter().collect();
     order.sort_by_key(|family| known(&family.name).unwrap_or(usize::MAX));
@@ -195,7 +196,7 @@ fn make_keyspace(store: &Arc<Store>, family: &Asked) -> Outcome<Keyspace> {
     Ok(store.db.create_keyspace(&family.name, new_keyspace(family, &slot))?)
 }
 
-/// Makes a store known to what its options refer to, and logs the others.
+/// Registers a store with the objects of its options, and logs the options without effect.
 fn note(store: &Arc<Store>, options: &Bag, folder: &Path) {
     if let Some(cache) =
         options.kept::<Bag>("table").and_then(|table| table.kept::<Cache>("block_cache"))
@@ -231,7 +232,7 @@ pub(crate) struct Listed {
     pub ttls: *const c_int,
 }
 
-/// Opens a store with column families, and gives their handles.
+/// Opens a store with column families, and returns their handles.
 pub(crate) unsafe fn open_listed(
     options: *const Bag,
     name: *const c_char,
@@ -261,7 +262,7 @@ pub(crate) unsafe fn open_listed(
     Ok(store)
 }
 
-/// Closes a store. Nobody hears of an error: c.h has no place for one.
+/// Closes a store. Errors are not reported, because c.h has no parameter for them.
 pub(crate) unsafe fn close(db: *mut rocksdb_t) -> Outcome {
     if let Ok(store) = unsafe { store(db) } {
         let store = store.clone();

@@ -1,9 +1,9 @@
-//! Merge operators: functions of the program's that combine operands with a value.
+//! Merge operators: functions of the program that combine operands with a value.
 //!
 //! RocksDB records no operator: each open names the one to use. vLSM records a name when a keyspace
 //! is made. So every keyspace is made with the name of a slot, `rocksdb.merge.N`; the slots are
-//! registered at open, and what is in them comes from the options of each open. A key of an empty
-//! slot keeps its operands and cannot be read.
+//! registered at open, and the options of each open fill them. With an empty slot, keys keep their
+//! operands and cannot be read.
 
 use crate::bag::Bag;
 use crate::call::{Outcome, State, api, changed, free, give};
@@ -95,17 +95,17 @@ pub(crate) type Name = extern "C" fn(*mut c_void) -> *const c_char;
 pub(crate) enum Operator {
     /// Adds 64-bit little-endian numbers: RocksDB's `UInt64AddOperator`.
     Add,
-    /// The program's.
+    /// An operator of the program.
     Given { state: State, full: Option<Full>, partial: Option<Partial>, delete: Option<Delete> },
 }
 
-/// The arrays in which C gets operands.
+/// The arrays in which operands are passed to C.
 fn lists(operands: &[&[u8]]) -> (Vec<*const c_char>, Vec<usize>) {
     operands.iter().map(|operand| (operand.as_ptr().cast::<c_char>(), operand.len())).unzip()
 }
 
 impl Operator {
-    /// Copies what a function of the program's returned, and lets the program free it.
+    /// Copies the result of a function of the program, and lets the program free the result.
     fn taken(&self, data: *mut c_char, len: usize, good: u8) -> Option<Vec<u8>> {
         let Self::Given { state, delete, .. } = self else { return None };
         if data.is_null() {
@@ -185,7 +185,7 @@ pub(crate) fn free_slot(slots: &[Arc<Slot>], taken: &[String]) -> Outcome<Arc<Sl
     })
 }
 
-/// The name of an object of the program's.
+/// The name of an object of the program.
 pub(crate) fn name_of(state: &State, name: Option<Name>) -> String {
     let text = name.map_or(null(), |name| name(state.pointer));
     match text.is_null() {
@@ -195,7 +195,7 @@ pub(crate) fn name_of(state: &State, name: Option<Name>) -> String {
     }
 }
 
-/// A merge operator of the program's.
+/// A merge operator of the program.
 pub struct rocksdb_mergeoperator_t(Arc<Operator>);
 
 api! {

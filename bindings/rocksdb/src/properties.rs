@@ -1,6 +1,6 @@
-//! Properties, tickers and memory: what programs ask a store about itself.
+//! Properties, tickers and memory: statistics of a store.
 //!
-//! `of` has the properties that vLSM can answer; any other one is unknown, as in a RocksDB of
+//! `of` has the properties that vLSM supports. Any other property is unknown, as in a RocksDB of
 //! another version. Tickers and histograms are read from the store that was opened last with the
 //! options.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 type Handle = rocksdb_column_family_handle_t;
 
-/// The store whose statistics some options ask for.
+/// The store whose statistics these options return.
 #[derive(Default)]
 pub(crate) struct Watched(Mutex<Weak<Store>>);
 
@@ -197,7 +197,7 @@ pub struct rocksdb_memory_usage_t {
     cache: u64,
 }
 
-/// The stores and caches whose memory is asked for.
+/// The stores and caches whose memory is requested.
 #[derive(Default)]
 pub struct rocksdb_memory_consumers_t {
     stores: Vec<Arc<Store>>,

@@ -1,7 +1,7 @@
 //! Snapshots, and the read options that refer to one.
 //!
-//! Read options keep what a snapshot shows, so a snapshot that is released too early still reads
-//! what it showed.
+//! Read options keep the state of their snapshot, so reads work even if the snapshot is released
+//! too early.
 
 use crate::bag::Bag;
 use crate::call::{Outcome, api, bytes, changed, free, give, shared};
@@ -16,7 +16,7 @@ pub(crate) struct Seen {
     pub snapshot: Snapshot,
 }
 
-/// A snapshot's handle. That of a transaction without a snapshot shows the newest state.
+/// A snapshot's handle. The handle of a transaction without a snapshot shows the newest state.
 pub struct rocksdb_snapshot_t(Owned<Option<Arc<Seen>>>);
 
 impl rocksdb_snapshot_t {
@@ -29,7 +29,7 @@ impl rocksdb_snapshot_t {
     }
 }
 
-/// Sets a bound of iterators. NULL takes it away.
+/// Sets a bound of iterators. NULL removes it.
 unsafe fn bound(options: *mut Bag, key: &'static str, at: *const c_char, len: usize) -> Outcome {
     unsafe {
         let options = changed(options, "the read options")?;

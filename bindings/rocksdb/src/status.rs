@@ -1,6 +1,6 @@
-//! Errors with the texts of RocksDB's: programs read the kind from what is before the first colon.
+//! Errors with the texts of RocksDB. Programs read the kind from the text before the first colon.
 //!
-//! Behind it is the engine's own text, which says what to do.
+//! The rest is the engine's own text, which names the remedy.
 
 use engine::Error;
 use std::fmt::Display;
@@ -50,12 +50,12 @@ impl Failure {
         Self { kind, what: what.to_string() }
     }
 
-    /// An argument that cannot be.
+    /// An invalid argument.
     pub(crate) fn argument(what: impl Display) -> Self {
         Self::new(Kind::Argument, what)
     }
 
-    /// Something that vLSM does not have.
+    /// A function or option that vLSM does not have.
     pub(crate) fn missing(what: impl Display) -> Self {
         Self::new(Kind::NotSupported, what)
     }

@@ -1,8 +1,9 @@
-//! An open store: its column families, and the handles that C has to both.
+//! An open store, its column families, and the handles of both for C.
 //!
-//! A column family is a keyspace with a number, which write batches use. The numbers hold while the
-//! store is open: 0 is `default`, the others follow in the order of their making. A handle refuses
-//! to be used in a process that was forked from the one that made it (`vlsm_handle`).
+//! A column family is a keyspace with a number, which write batches use. The numbers are valid
+//! while the store is open: 0 is `default`, the others follow in the order of their creation. A
+//! handle refuses to be used in a process that was forked from the one that made it
+//! (`vlsm_handle`).
 
 use crate::call::{Outcome, shared};
 use crate::operators::Slot;
@@ -36,7 +37,7 @@ pub(crate) enum Access {
 pub(crate) struct Store {
     pub db: Db,
     pub access: Access,
-    /// The WAL is written when the program says so, not with each write.
+    /// The WAL is written when the program requests it, not with each write.
     pub manual_wal: bool,
     pub slots: Vec<Arc<Slot>>,
     pub families: RwLock<Vec<Arc<Family>>>,
@@ -55,7 +56,7 @@ impl Store {
         self.family(0)
     }
 
-    /// The column family of a number.
+    /// The column family with this number.
     pub(crate) fn family(&self, id: u32) -> Outcome<Arc<Family>> {
         let families = self.families.read();
         let found = families.iter().find(|family| family.id == id);
@@ -66,7 +67,7 @@ impl Store {
         })
     }
 
-    /// Makes a column family known.
+    /// Registers a column family.
     pub(crate) fn add(
         &self,
         keyspace: Keyspace,

@@ -1,5 +1,5 @@
 //! The library from C: the functions that it exports, programs that call the main functions, also
-//! under Valgrind, and one that is killed.
+//! under Valgrind, and a program that is killed.
 //!
 //! The list of functions is compared with the library, and with the header of RocksDB where cargo
 //! has fetched it (the crate `librocksdb-sys`, which the script `suite` fetches).
@@ -33,7 +33,7 @@ fn the_library_exports_the_functions_of_the_list_and_no_others() {
     assert!(missing.is_empty() && extra.is_empty(), "missing {missing:?}, not listed {extra:?}");
 }
 
-/// RocksDB's header, if cargo has fetched the version that the list is of.
+/// RocksDB's header, if cargo has fetched the version of the list.
 fn header() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cargo")))?;
@@ -87,7 +87,8 @@ fn valgrind_finds_no_errors_and_no_leaks() {
         println!("SKIPPED: Valgrind is missing: apt-get install valgrind");
         return;
     }
-    // A child of `api` has none of its parent's threads, so memory that they hold is lost there.
+    // A child of `api` has none of its parent's threads, so the memory that these hold is lost
+    // there.
     for (source, leaks) in [("stores.c", "definite"), ("api.c", "none")] {
         let (folder, program) = program(source, &shared());
         let mut valgrind = Command::new("valgrind");

@@ -1,4 +1,4 @@
-//! The README's table of options and its counts are those of `options.txt` and `functions.txt`:
+//! The README's table of options and its counts match `options.txt` and `functions.txt`.
 //! `README=write cargo test --test readme` writes them.
 // Tests use the real file system and clock.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
@@ -10,7 +10,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
-/// The rows of options that are not without effect.
+/// The rows of options that have an effect.
 fn table() -> String {
     let mut table = String::from("| option | what becomes of it |\n|---|---|\n");
     let text = read("options.txt");

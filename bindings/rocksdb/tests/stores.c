@@ -17,7 +17,7 @@ static void time_to_live(void)
     rocksdb_compact_range(db, NULL, 0, NULL, 0);
     CHECK(has(db, NULL, "old", NULL) && has(db, NULL, "new", "2"));
     rocksdb_close(db);
-    /* Zero and less: pairs live for ever. */
+    /* With zero or less, pairs live for ever. */
     GOOD(db = rocksdb_open_with_ttl(options, in("ttl"), 0, &error));
     put(db, "kept", "3");
     rocksdb_close(db);
@@ -96,7 +96,7 @@ static void many_keys(void)
     CHECK(errors[2] == NULL && values[2] == NULL);
     rocksdb_free(values[0]);
     rocksdb_free(values[1]);
-    /* A key that is NULL is an error of all. */
+    /* A key that is NULL is an error of the whole call. */
     rocksdb_multi_get_cf(db, reading, families, 3, bad, lens, values, value_lens, errors);
     for (int at = 0; at < 3; at++) {
         CHECK(errors[at] != NULL && values[at] == NULL);
@@ -126,7 +126,7 @@ static void *write_both(void *unused)
     return unused;
 }
 
-/* A read of several column families is of one moment. */
+/* A read of several column families shows one moment. */
 static void one_moment(void)
 {
     GOOD(raced = rocksdb_open(options, in("moment"), &error));

@@ -60,7 +60,7 @@ pub fn run(args: Args) -> Result {
 /// Opens our engine.
 ///
 /// # Errors
-/// The error of the opening; a store of another kind, which this program does not have.
+/// The error of the open, or that this program does not have this kind of store.
 pub fn open(run: &RunSpec, spec: &StoreSpec, folder: &Path) -> StoreResult<Box<dyn Store>> {
     if spec.kind != "vlsm" {
         return Err(format!("this program has no store {:?}", spec.kind).into());

@@ -19,7 +19,7 @@ pub enum Failure {
     Failed(String),
     /// The command line was wrong.
     Usage(String),
-    /// The reader of the output has closed it.
+    /// The reader of the output has closed the pipe.
     PipeClosed,
 }
 

@@ -1,5 +1,5 @@
-//! `completions` and `man`: what a shell and the manual know of the command line, generated from
-//! the command line itself. So nothing in them can be out of date.
+//! `completions` and `man`: the shell completions and the manual. They are generated from the
+//! command line itself, so they are never out of date.
 
 use crate::failure::{Failure, Result, say};
 use clap::Command;
@@ -17,7 +17,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = COMPLETIONS_EXAMPLES)]
 pub struct CompletionsArgs {
-    /// The shell that completes
+    /// The shell to complete for
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -42,7 +42,7 @@ Pages of the same names are replaced.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = MAN_EXAMPLES)]
 pub struct ManArgs {
-    /// Folder for the pages; it is made if it does not exist
+    /// Folder for the pages; it is created if it does not exist
     folder: PathBuf,
 }
 
@@ -54,7 +54,7 @@ pub fn completions(args: &CompletionsArgs, mut command: Command) -> Result {
         Shell::Zsh => To::Zsh,
         Shell::Fish => To::Fish,
     };
-    // The generator panics where it cannot write, so it writes into memory.
+    // The generator panics if it cannot write, so it writes into memory.
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command, "vlsm", &mut text);
     let mut out = io::stdout().lock();

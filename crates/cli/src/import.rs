@@ -121,7 +121,8 @@ impl Compressed {
     /// The format of a file that begins with these bytes.
     fn of(start: &[u8]) -> Option<Self> {
         let found = COMPRESSED.into_iter().find(|kind| start.starts_with(kind.magic))?;
-        // Text may begin with these three letters: behind them are a digit and a fixed number.
+        // Text may begin with these three letters, too. In bzip2 a digit and a fixed number follow
+        // them.
         let is_text = found.name == "bzip2"
             && !start.get(4..).is_some_and(|rest| rest.starts_with(b"1AY&SY"));
         (!is_text).then_some(found)
@@ -186,8 +187,8 @@ pub struct Import<'a, R> {
     file: &'a Path,
     /// The message when the first bad line ends the import; none if bad lines are skipped.
     strict: Option<&'static str>,
-    /// The message when a line that is no record ends the import, because a program wrote it; a
-    /// record that the store cannot hold is only bad.
+    /// The message when a line that is not a record ends the import, because a program wrote the
+    /// lines. A record that the store cannot hold is only a bad line.
     garbage: Option<&'static str>,
     /// Records in written batches.
     written: u64,
@@ -223,8 +224,8 @@ impl<'a> Import<'a, BufReader<Box<dyn io::Read>>> {
 }
 
 impl<R: BufRead> Import<'_, R> {
-    /// Removes the progress bar and prints the summary, unless it is asked for as JSON, which is
-    /// returned.
+    /// Removes the progress bar and prints the summary. If JSON is requested, nothing is printed,
+    /// and the caller prints the returned summary.
     pub fn finish(&self, verb: &str, output: OutputArgs) -> Value {
         let bytes = self.lines.bytes();
         match output.json {

@@ -98,7 +98,7 @@ pub fn sst(args: &SstArgs) -> Result {
     let mut import = Import::open(&args.input, Some("no file was made"))?;
     let mut file = File { writer: SstFileWriter::create(&args.sst)?, records: 0 };
     import.run(&mut file)?;
-    // That there was no record is no mistake of the command line.
+    // An input without records is not a usage error.
     let made = file.writer.finish().map_err(Failure::new)?;
     let mut json = import.finish("sorted", args.output);
     let line = format!("made {}: {}", args.sst.display(), made.bytes);

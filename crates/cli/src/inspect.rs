@@ -97,7 +97,8 @@ impl Sums {
     }
 }
 
-/// The rows of a tree: name, and its tables' sums; runs of L0 newest first, as they are read.
+/// The rows of a tree, each with its name and the sums over its tables. Runs of L0 come newest
+/// first, in the order in which reads look at them.
 fn rows(version: &Version) -> Vec<(String, Sums)> {
     let sums = |tables: &Tables| Sums::of(tables.iter());
     let l0 = version.l0.iter().rev().map(|run| {
@@ -173,7 +174,7 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
     let failed = |error: io::Error| Failure::file("cannot list", dir, &error);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // A file that went away in between is none.
+        // A file that was removed meanwhile does not count.
         let Ok(facts) = entry.metadata() else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();
         let kind = match name.as_str() {

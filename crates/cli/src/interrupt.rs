@@ -1,9 +1,9 @@
-//! Ctrl-C in a shell ends the command and not the program.
+//! Ctrl-C in a shell ends the command, not the program.
 //!
 //! 1. The shell listens once ([`listen`]) and resets the flag before each command ([`reset`]).
-//! 2. Commands that run long ask between two records ([`check`]).
-//! 3. A second Ctrl-C during one command ends the program: some work cannot be cut short, as a
-//!    compaction. The store is then as after any crash of the process: nothing is lost.
+//! 2. Long commands check the flag between two records ([`check`]).
+//! 3. A second Ctrl-C during one command ends the program, because some work, such as a compaction,
+//!    cannot be interrupted. The store is then as after any crash of the process: nothing is lost.
 //!
 //! Outside of a shell nothing listens, and Ctrl-C ends the program at once.
 

@@ -1,7 +1,7 @@
 //! `keyspaces`: lists the keyspaces of a store, clears, drops and renames them. The list is read
 //! from the manifest and the WAL, so it works beside a program that has the store open, and on
-//! keyspaces whose merge operator is not known here. The others open the store; what removes
-//! something asks for `--yes`.
+//! keyspaces whose merge operator is not known here. The other commands open the store, and those
+//! that remove data require `--yes`.
 
 use crate::failure::{Failure, Result};
 use crate::output::OutputArgs;
@@ -49,11 +49,11 @@ pub struct Args {
 /// A change of a keyspace.
 #[derive(Debug, clap::Subcommand)]
 enum Change {
-    /// Remove everything that a keyspace holds
+    /// Remove all data of a keyspace
     Clear(ChangeArgs),
-    /// Remove a keyspace with everything that it holds
+    /// Remove a keyspace and all its data
     Drop(ChangeArgs),
-    /// Give a keyspace another name
+    /// Rename a keyspace
     Rename {
         #[command(flatten)]
         which: Which,
@@ -73,12 +73,12 @@ struct Which {
     output: OutputArgs,
 }
 
-/// The keyspace of which something is removed.
+/// The keyspace from which data is removed.
 #[derive(Debug, clap::Args)]
 struct ChangeArgs {
     #[command(flatten)]
     which: Which,
-    /// Do it: what is removed cannot be brought back
+    /// Confirm: removed data cannot be restored
     #[arg(long)]
     yes: bool,
 }
@@ -206,7 +206,7 @@ fn option(line: &str) -> Option<(&str, Value)> {
     Some((name, serde_json::from_str(value).unwrap_or_else(|_| Value::from(value))))
 }
 
-/// An option for people.
+/// An option in readable form.
 fn readable((name, value): &(&str, Value)) -> String {
     match (*name, value.as_u64()) {
         ("ttl_micros", Some(micros)) => format!("ttl {}", Micros(micros)),

@@ -110,7 +110,7 @@ enum Command {
     Levels(inspect::LevelsArgs),
     /// Check every byte and every invariant of a store
     Verify(verify::Args),
-    /// Save what can be saved of a damaged store into a new one
+    /// Save the readable data of a damaged store into a new store
     Repair(repair::Args),
     /// Copy a store, as of this moment, into a new folder
     Checkpoint(copy::CheckpointArgs),
@@ -133,7 +133,7 @@ enum Command {
     Man(generate::ManArgs),
 }
 
-/// Does what the command line asks for.
+/// Runs the command of the command line.
 pub fn main() -> ExitCode {
     match run(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -150,8 +150,8 @@ pub fn command() -> clap::Command {
 /// The version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that this program was built from, with a + where files were changed; empty where git
-/// did not tell.
+/// The commit that this program was built from, with a + if files were changed; empty if git did
+/// not report it.
 pub const COMMIT: &str = env!("VLSM_COMMIT");
 
 /// Returns the message that names the command of the laboratory: it is a program of its own, which
@@ -194,7 +194,7 @@ fn run(command: Command) -> Result {
 }
 
 impl Command {
-    /// The store that the command opens, where it opens one by these arguments.
+    /// The arguments with which the command opens a store, if it does.
     fn store_args(&mut self) -> Option<&mut store::StoreArgs> {
         match self {
             Self::Put(args) => Some(&mut args.store),

@@ -1,5 +1,5 @@
-//! Starts the `vlsm` program. The library of this crate has its commands; tests and the fuzzer use
-//! that library, too.
+//! Starts the `vlsm` program. Its commands are in the library of this crate, which tests and the
+//! fuzzer also use.
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
 //! The result of a command that prints no records: a line for people on stderr, or with `--json`
 //! one JSON object on stdout.
 //!
-//! Sizes are bytes, times are seconds, names of fields do not change. Failures are lines on stderr
-//! in both cases, and the exit codes are the same.
+//! Sizes are in bytes and times in seconds; names of fields do not change. Failures are lines on
+//! stderr in both cases, and the exit codes are the same.
 
 use crate::failure::{Result, say};
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Tells the result: the line, if there is one, or the JSON.
+    /// Prints the result: the line, if there is one, or the JSON.
     pub fn tell(self, line: Option<String>, json: Value) -> Result {
         if self.json {
             let mut out = io::stdout().lock();

@@ -1,7 +1,8 @@
-//! Colours, where a terminal shows them.
+//! Colours, if a terminal shows them.
 //!
-//! A stream is coloured if it is a terminal and the user did not object (`NO_COLOR`, `TERM=dumb`);
-//! `CLICOLOR_FORCE` colours it wherever it goes. Colours only repeat what the words say.
+//! A stream is coloured if it is a terminal and the user did not disable colours (`NO_COLOR`,
+//! `TERM=dumb`). `CLICOLOR_FORCE` colours it wherever it goes. Colours add no information to the
+//! text.
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -33,7 +34,7 @@ impl Paint {
         }
     }
 
-    /// The text in the colour of its role, whatever shows it.
+    /// The text in the colour of its role, on any output.
     pub fn over(self, text: impl Display) -> String {
         let style = self.style();
         format!("{style}{text}{style:#}")

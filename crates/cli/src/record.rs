@@ -6,8 +6,8 @@
 //!
 //! **JSON lines**: `{"key": "…", "value": "…"}` for text; `key_hex`, `value_hex`, `key_base64` and
 //! `value_base64` for bytes, in any combination. `"keyspace": "…"` names the record's keyspace; a
-//! line with nothing else names one that may have no records. Other fields are refused: they would
-//! be lost.
+//! line with nothing else names a keyspace that may have no records. Other fields are refused,
+//! because they would be lost.
 
 use crate::escape::{base64, escape, hex, unbase64, unescape, unhex};
 use serde::Deserialize;

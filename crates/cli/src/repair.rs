@@ -1,23 +1,23 @@
-//! `repair`: saves what can be saved of a damaged store into a new one, and lists what was lost by
-//! range of keys. The damaged store is only read.
+//! `repair`: saves the readable data of a damaged store into a new store, and lists the lost ranges
+//! of keys. The damaged store is only read.
 //!
 //! 1. Read the manifest. If it is damaged, the state is that of its readable beginning (`source`).
-//! 2. Check every SST that the state names. Copy the WALs, the SSTs, damaged ones too, and write a
-//!    manifest with the state: from here on all work is on the copy. An SST of which the copy fails
-//!    is damaged, too.
+//! 2. Check every SST that the state names. Copy the WALs and all SSTs, including damaged ones, and
+//!    write a manifest with the state. From here on all work is on the copy. An SST whose copy
+//!    fails counts as damaged, too.
 //! 3. Read the keyspaces that lost SSTs by a salvage, and write their readable pairs within the
-//!    ranges of these SSTs into files (`rescue`). So no older value shows where a newer one is
-//!    lost.
+//!    ranges of these SSTs into files (`rescue`). So no older value shows again where a newer one
+//!    is lost.
 //! 4. Open the copy with the salvage of the WAL and of SSTs, which drops the damaged ones; if it
 //!    drops another one, the repair fails. Remove the ranges, ingest the files, and flush.
 //! 5. Verify the new store completely.
 //!
-//! Step 3 reads values, and cannot keep what is more than a value: operands of an operator that is
-//! not known here, and the moments at which values expire. Keyspaces that have these lose the whole
-//! SSTs instead, and older values may show again there; the list says so.
+//! Step 3 reads values. It cannot keep operands of an unknown operator, nor the times at which
+//! values expire. Keyspaces that have these lose the whole SSTs instead, and older values may show
+//! again there; the list says so.
 //!
 //! If any step fails, the new folder is removed. SSTs name no keyspace, so without any readable
-//! manifest nothing can be told apart, and the command fails.
+//! manifest their keyspaces are unknown, and the command fails.
 
 mod rescue;
 mod source;
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result {
     }
 }
 
-/// The path without `..` and links, also where its end does not exist yet.
+/// The path without `..` and links, even if its end does not exist yet.
 fn real(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut real = PathBuf::new();
@@ -124,7 +124,7 @@ fn real(path: &Path) -> PathBuf {
     real
 }
 
-/// The failure of a repair, which is never that of the command line.
+/// The failure of a repair, which is never a usage error.
 fn not_usage(failure: Failure) -> Failure {
     match failure {
         Failure::Usage(what) => Failure::Failed(what),
@@ -132,12 +132,12 @@ fn not_usage(failure: Failure) -> Failure {
     }
 }
 
-/// A number of things.
+/// A number with its noun.
 fn counted(count: u64, one: &str, more: &str) -> String {
     format!("{} {}", grouped(count), if count == 1 { one } else { more })
 }
 
-/// Makes the folder of the new store, which must not hold anything. Whether it did not exist.
+/// Makes the folder of the new store, which must be empty. Returns whether it did not exist.
 fn prepare(target: &Path) -> Result<bool> {
     let failed = |error: io::Error| Failure::file("cannot make the new store in", target, &error);
     match std::fs::read_dir(target).map(|mut entries| entries.next().is_none()) {
@@ -154,7 +154,7 @@ fn prepare(target: &Path) -> Result<bool> {
     }
 }
 
-/// Removes what a repair that failed has made.
+/// Removes the files of a failed repair.
 fn clean(target: &Path, made: bool) {
     if made {
         let _ = std::fs::remove_dir_all(target);
@@ -164,7 +164,7 @@ fn clean(target: &Path, made: bool) {
     entries.for_each(|entry| drop(std::fs::remove_file(entry.path())));
 }
 
-/// Makes the new store. The tables are those that are known to be damaged.
+/// Makes the new store. `damaged` are the tables that are known to be damaged.
 fn save(source: &Source, target: &Path, mut damaged: Vec<DamagedTable>) -> Result<Report> {
     let mut remarks = source.remarks();
     remarks.extend(source.copy(target, &mut damaged)?);
@@ -184,7 +184,7 @@ fn save(source: &Source, target: &Path, mut damaged: Vec<DamagedTable>) -> Resul
             keyspace.ingest(files)?;
         }
     }
-    // So the entries of the WAL are counted with the others.
+    // After this, the entries of the WAL are counted with the others.
     db.flush()?;
     db.close()?;
     remarks.append(&mut told.lock().remarks);
@@ -202,7 +202,7 @@ fn save(source: &Source, target: &Path, mut damaged: Vec<DamagedTable>) -> Resul
         why: table.error.to_string(),
         older: true,
     }));
-    // Paths are those of the store that the user knows.
+    // Messages show the paths of the old store, which the user knows.
     let [copy, old] = [target, source.folder()].map(|path| {
         std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
     });
@@ -215,14 +215,14 @@ fn save(source: &Source, target: &Path, mut damaged: Vec<DamagedTable>) -> Resul
     Ok(Report { lost, remarks, entries: report.entries, ssts: report.ssts })
 }
 
-/// The losses that the events of an opening report.
+/// The losses that the events of an open report.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Salvage>>);
 
 /// The data that a salvage could not keep.
 #[derive(Default)]
 struct Salvage {
-    /// Of the WAL.
+    /// Remarks about the WAL.
     remarks: Vec<String>,
     /// The SSTs, with their damage.
     ssts: Vec<(Option<FileNumber>, Error)>,
@@ -233,7 +233,7 @@ impl Told {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Fails if an SST was dropped of which nothing else tells that it is lost.
+    /// Fails if an SST was dropped that is not yet known to be lost.
     fn all_known(&self, damaged: &[DamagedTable]) -> Result {
         let known = |number| damaged.iter().any(|table| Some(table.file) == number);
         match self.lock().ssts.iter().find(|(number, _)| !known(*number)) {
@@ -246,8 +246,8 @@ impl Told {
     }
 }
 
-/// Opens the new store: to read what its damaged SSTs still hold, or for good without them. What is
-/// told about the WAL comes with it.
+/// Opens the new store: either to read the readable parts of its damaged SSTs, or finally without
+/// them. Also returns the reports about the WAL.
 fn opened(target: &Path, write: bool) -> Result<(Db, Told)> {
     let told = Told::default();
     let tell = {
@@ -346,7 +346,7 @@ fn json(args: &Args, report: &Report) -> Value {
     })
 }
 
-/// The failure for a store in which nothing can be told apart.
+/// The failure for a store whose keyspaces are unknown.
 fn hopeless(path: &Path, why: impl std::fmt::Display) -> Failure {
     Failure::new(format!(
         "{} has no manifest of which anything can be read ({why}), and SSTs do not say which \
@@ -355,7 +355,7 @@ fn hopeless(path: &Path, why: impl std::fmt::Display) -> Failure {
     ))
 }
 
-/// A store that is in use.
+/// The failure for a store that is in use.
 fn in_use(path: &Path, holder: vlsm_core::LockHolder) -> Failure {
     Failure::from(Error::Locked { path: path.to_owned(), holder })
 }
@@ -387,7 +387,7 @@ mod tests {
         let source = Source::open(&store).unwrap();
         let damaged = source.damaged_tables();
         assert!(damaged.is_empty());
-        // A file that was read once may be gone at the second read.
+        // A file may be gone at the second read.
         std::fs::remove_file(&sst).unwrap();
         let target = folder.path().join("new");
         std::fs::create_dir(&target).unwrap();
@@ -404,7 +404,7 @@ mod tests {
         let (store, sst) = of_one_sst(folder.path());
         let source = Source::open(&store).unwrap();
         let damaged = source.damaged_tables();
-        // The copy gets other bytes than the check got, as from a device that fails.
+        // The copy reads other bytes than the check, as from a failing device.
         let mut bytes = std::fs::read(&sst).unwrap();
         let at = bytes.len() / 2;
         bytes[at] ^= 1;

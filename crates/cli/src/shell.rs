@@ -3,11 +3,11 @@
 //! 1. Read a line: on a terminal with an editor, history and completion (`editor`), else from a
 //!    pipe.
 //! 2. Split it into words ([`words`]) and insert the store, and the keyspace chosen by `use`.
-//! 3. The parser of the program reads the words, and the command runs as outside of the shell, on
-//!    the open store. So no command exists twice.
-//! 4. On a terminal tell how long it took.
+//! 3. The parser of the program reads the words, and the command runs on the open store as it does
+//!    outside of the shell. So no command is implemented twice.
+//! 4. On a terminal, print how long it took.
 //!
-//! An error ends the command and not the shell. Ctrl-C ends the command (`interrupt`), Ctrl-D the
+//! An error ends the command, not the shell. Ctrl-C ends the command (`interrupt`), Ctrl-D the
 //! shell. From a pipe the exit code is 1 if any command failed.
 
 mod editor;
@@ -41,18 +41,18 @@ line that begins with # is a remark.";
 pub struct Args {
     #[command(flatten)]
     pub store: StoreArgs,
-    /// Open the store to read only
+    /// Open the store read-only
     #[arg(long, conflicts_with = "create")]
     read_only: bool,
     /// Create the store if it does not exist
     #[arg(long)]
     create: bool,
-    /// Tell how long each command took, also if the commands come from a pipe
+    /// Print how long each command took, also if the commands come from a pipe
     #[arg(long)]
     timing: bool,
 }
 
-/// Commands that exist only in the shell, with what they do.
+/// Commands that exist only in the shell, with their descriptions.
 const OWN: [(&str, &str); 3] = [
     ("use", "use NAME: choose the keyspace of the commands that follow"),
     ("help", "help COMMAND: show the options of a command"),
@@ -76,7 +76,7 @@ struct Shell {
     keyspace: String,
 }
 
-/// The consequence of a line.
+/// The shell's next step after a line.
 enum Next {
     Continue,
     End,
@@ -143,7 +143,7 @@ impl Shell {
         self.db.as_ref().map(Db::keyspaces).unwrap_or_default()
     }
 
-    /// Does what a line says.
+    /// Runs a line.
     fn line(&mut self, line: &str) -> Result<Next> {
         let words = words::split(line).map_err(Failure::usage)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -190,7 +190,7 @@ impl Shell {
         if matches!(command, Command::Verify(_)) && self.access != Access::Read {
             return self.while_closed(command);
         }
-        // A command opens the store itself where it gets none, and not by the options of the shell.
+        // A command that gets no open store opens it itself, without the options of the shell.
         if command.store_args().is_some() || matches!(command, Command::Checkpoint(_)) {
             self.reopen()?;
         }
@@ -208,7 +208,7 @@ impl Shell {
         crate::run(command)
     }
 
-    /// The words as the program has them: with the store and the keyspace.
+    /// The words as on the command line of the program: with the store and the keyspace.
     fn completed(&self, words: &[&str]) -> Vec<String> {
         let mut all: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let store = self.args.store.to_string_lossy().into_owned();
@@ -249,13 +249,13 @@ impl Shell {
         }
         let outcome = crate::run(command);
         if let Err(failure) = self.reopen() {
-            // The next command tries again, and says why it cannot.
+            // The next command tries again, and reports why that fails.
             let _ = failure.report("vlsm");
         }
         outcome
     }
 
-    /// Opens the store again, by the options of the shell, if it is closed.
+    /// Opens the store again with the options of the shell, if it is closed.
     fn reopen(&mut self) -> Result {
         if self.db.is_none() {
             let access = match self.access {

@@ -1,8 +1,8 @@
-//! The store as the commands use it: all calls of the engine but those of `bench`.
+//! The store as the commands use it: all calls of the engine except those of `bench`.
 //!
-//! A command opens the store (to read only, where it only reads), does its work on one keyspace and
-//! closes it. Writes of `put`, `merge` and `delete` are `Sync`; those of `import` are `Buffered`,
-//! with one sync at the end.
+//! A command opens the store (read-only if it only reads), does its work on one keyspace and closes
+//! it. Writes of `put`, `merge` and `delete` are `Sync`; those of `import` are `Buffered`, with one
+//! sync at the end.
 
 use crate::failure::{Failure, Result, say};
 use std::ops::Bound;
@@ -40,7 +40,7 @@ pub struct StoreArgs {
 }
 
 impl StoreArgs {
-    /// Whether they ask to open the store in a way of its own.
+    /// Whether these arguments request other options than the defaults for the open.
     pub fn differs(&self) -> bool {
         self.profile.is_some() || self.options.is_some() || self.salvage_wal || self.salvage_ssts
     }
@@ -172,7 +172,7 @@ impl Store {
         Ok(Self::over(args, db, keyspace))
     }
 
-    /// A keyspace of the store by its name, and with `create` a new one if there is none.
+    /// A keyspace of the store by its name. With `create` it is created if it does not exist.
     ///
     /// # Errors
     /// It does not exist, or cannot be created.
@@ -183,7 +183,7 @@ impl Store {
         }
     }
 
-    /// Does the writes that follow in this keyspace. Returns the one used until now.
+    /// Makes this the keyspace of the following writes. Returns the previous one.
     pub fn use_keyspace(&mut self, keyspace: Keyspace) -> Keyspace {
         std::mem::replace(&mut self.keyspace, keyspace)
     }
@@ -312,7 +312,7 @@ pub fn open_db(args: &StoreArgs, access: Access) -> Result<Db> {
     }
 }
 
-/// Says that a command reads a store that is in use.
+/// Reports that a command reads a store that is in use.
 pub fn say_beside(locked: &Error) {
     let what = "reading beside it, as of now";
     match locked {

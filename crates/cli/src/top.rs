@@ -2,11 +2,12 @@
 //!
 //! 1. [`source`] asks that process for its statistics and reads them from the store's folder.
 //! 2. [`page`] parses them: text as Prometheus scrapes it.
-//! 3. [`watch`] keeps the page from the begin of an interval, and sees whether the store lives.
+//! 3. [`watch`] keeps the page from the start of an interval, and detects whether the store is
+//!    still open.
 //! 4. [`reading`] is the difference of two pages: rates, latencies and waits of the interval, and
 //!    the state at its end.
-//! 5. [`view`] makes lines of it, [`draw`] places them on a screen of any size, and [`screen`] is
-//!    the terminal with its keys.
+//! 5. [`view`] formats it as lines, [`draw`] places them on a screen of any size, and [`screen`]
+//!    handles the terminal and its keys.
 //!
 //! With `--once`, with `--json`, and where stdout is no terminal, one reading is printed.
 
@@ -31,7 +32,7 @@ use watch::{State, Watch};
 
 /// The width of a reading that is printed.
 const PRINTED_WIDTH: u16 = 100;
-/// The time between two looks at the page.
+/// The time between two reads of the page.
 const LOOK: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
@@ -65,7 +66,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Shows the store until the user has enough, or prints one reading.
+/// Shows the store until the user quits, or prints one reading.
 pub fn run(args: &Args) -> Result {
     let watch = Watch::new(Source::open(&args.store)?, args.interval);
     if !args.once && !args.json && io::stdout().is_terminal() {

@@ -53,7 +53,7 @@ impl Unflushed {
 
 /// The manifest, and the WAL as of about the same moment or the error of reading it.
 pub fn catalog_and_wal(dir: &Path) -> Result<(Catalog, vlsm_core::Result<Unflushed>)> {
-    // The files of a store that is written to may go while they are read.
+    // The files of a store in use may disappear while they are read.
     let mut attempts = 0..3;
     loop {
         let catalog = Catalog::read(dir)?;

@@ -1,4 +1,4 @@
-//! `vlsm bench`: its page, and what is left when it is interrupted.
+//! `vlsm bench`: its page, and the files that an interrupt leaves.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests")]
 
@@ -8,7 +8,7 @@ use common::World;
 use std::process::Command;
 use std::time::Duration;
 
-/// The first Ctrl-C ends the phase, the second one the program, whatever it is at.
+/// The first Ctrl-C ends the phase, the second one the program, at any point.
 #[test]
 fn a_second_interrupt_leaves_no_temporary_store() {
     let world = World::new();
@@ -19,7 +19,7 @@ fn a_second_interrupt_leaves_no_temporary_store() {
         entries.map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
     };
     let mut codes = Vec::new();
-    // Until the second one came before the first one had ended it.
+    // Repeat until the second Ctrl-C comes before the first one has ended the program.
     while !codes.contains(&Some(130)) {
         assert!(codes.len() < 30, "{codes:?}");
         let mut command = world.command(&["bench", "--pairs", "1m", "--seconds", "1"]);
@@ -60,7 +60,7 @@ fn the_page_of_a_bench_has_its_charts() {
 /// The engine counts what it writes and reads; the system counts the same from outside.
 #[test]
 fn the_counters_of_small_runs_agree_with_the_systems() {
-    // A folder of a real device: the system counts nothing for files in memory.
+    // The folder is on a real device, because the system counts nothing for files in memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let world = World::new();
@@ -80,7 +80,7 @@ fn the_counters_of_small_runs_agree_with_the_systems() {
                 return;
             }
             let own = of(&found["store_read"]) + of(&found["store_written"]);
-            // What the system's way of counting may add, and its page cache spare the device: see
+            // The system may count more by its rounding, and fewer bytes by its page cache: see
             // vlsm_measure::report.
             let (least, most) = (own - of(&found["cached"]), own + of(&found["rounding"]));
             let missed = system.abs_diff(system.clamp(least, most)) as f64 / system as f64;

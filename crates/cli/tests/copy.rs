@@ -1,4 +1,4 @@
-//! `checkpoint` and `restore`: the way there and back, and what a person does wrong.
+//! `checkpoint` and `restore`: a round trip, and mistakes of users.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;

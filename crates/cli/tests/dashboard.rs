@@ -1,4 +1,4 @@
-//! The dashboard for Grafana (docs/grafana/vlsm.json) asks for metrics and labels that there are.
+//! The dashboard for Grafana (docs/grafana/vlsm.json) uses only metrics and labels that exist.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
@@ -62,7 +62,8 @@ fn words(query: &str) -> impl Iterator<Item = &str> {
     query.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// A metric in a query with the labels that it is selected by, and whether a rate is taken of it.
+/// A metric in a query, with the labels by which it is selected, and whether the query takes its
+/// rate.
 fn selected(query: &str) -> Vec<(&str, Vec<&str>, bool)> {
     let mut found = Vec::new();
     for (at, _) in query.match_indices("vlsm_") {
@@ -88,7 +89,7 @@ fn the_dashboard_asks_for_what_there_is() {
     let mut queries = Vec::new();
     expressions(&dashboard["panels"], &mut queries);
     assert!(queries.len() > 30, "{queries:?}");
-    // Those of one sample each, or of none yet: the page of a new store does not show the labels.
+    // Metrics with one sample or none so far: the page of a new store does not show their labels.
     let late = ["vlsm_keyspace_wait_seconds_total", "vlsm_level_target_bytes"];
     for query in &queries {
         let selected = selected(query);

@@ -195,7 +195,7 @@ fn one_key_that_an_operator_cannot_read_hides_no_other() {
     for key in ["a", "c", "e"] {
         merge(key, &["--number", "1"]).ok();
     }
-    // What cannot be an operand is refused, and nothing is written.
+    // Invalid operands are refused, and nothing is written.
     for operand in ["", "abc", "123456789"] {
         merge("d", &[operand]).fails(2, &["\"add\"", "\"sums\"", "8 bytes", "nothing"]);
     }

@@ -1,5 +1,5 @@
-//! Mistakes of a user, and failures of the machine: the program says one clear line, and nothing is
-//! lost.
+//! Mistakes of a user, and failures of the machine: the program prints one clear line, and nothing
+//! is lost.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
@@ -36,12 +36,12 @@ fn a_second_opener() {
     world.run(&["put", "s", "k", "v"]).ok();
     let mut first = world.command(&["import", "s"]).spawn().unwrap();
     let mut stdin = first.stdin.take().unwrap();
-    // Enough that the first must have opened the store before it can take it all.
+    // The input is so long that the first program must open the store before it can read all of it.
     let line = format!("key\t{}\n", "x".repeat(1000));
     (0..5000).for_each(|_| stdin.write_all(line.as_bytes()).unwrap());
     let holder = format!("is in use by process {}", first.id());
     world.run(&["put", "s", "k", "w"]).fails(1, &[&holder]);
-    // A command that only reads works beside it, and says so.
+    // A command that only reads works beside it, and reports that.
     let reads = [
         (&["get", "s", "k"][..], "v\n"),
         (&["scan", "s", "--to", "key"], "k\tv\n"),
@@ -224,7 +224,8 @@ fn a_wrong_file_of_options() {
     world.run(&["get", "s", "k", "--options", "own.toml"]).ok();
 }
 
-/// A WAL that is damaged in its midst, as `verify` finds it, can be opened as `verify` says.
+/// If `verify` finds a WAL that is damaged in the middle, the store can be opened as `verify`
+/// advises.
 #[test]
 fn the_advice_of_verify_can_be_followed() {
     let world = World::new();
@@ -240,7 +241,7 @@ fn the_advice_of_verify_can_be_followed() {
     run.fails(1, &["is damaged"]);
     world.run(&["get", "s", "key0"]).fails(1, &["damaged"]);
     assert_eq!(world.run(&["get", "s", "key0", "--salvage-wal"]).ok(), "v\n");
-    // Reading changed nothing; writing ends the log where it is damaged.
+    // Reads changed nothing; a write ends the log at the damage.
     world.run(&["get", "s", "key0"]).fails(1, &["damaged"]);
     world.run(&["put", "s", "more", "v", "--salvage-wal"]).ok();
     assert_eq!(world.run(&["get", "s", "more"]).ok(), "v\n");

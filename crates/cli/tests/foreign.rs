@@ -1,5 +1,5 @@
-//! `import --from` with a shell script in the place of the program that reads other stores:
-//! everything that can go wrong with it. peers/tests/export.rs has the true one.
+//! `import --from` with a shell script instead of the program that reads other stores, to test its
+//! failures. peers/tests/export.rs tests the real one.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
@@ -64,11 +64,11 @@ fn the_program_gets_kind_path_and_names() {
     import(&world, tell, &["--only", "users", "--only", "a b"]).ok();
     let told = std::fs::read_to_string(world.path("told")).unwrap();
     assert_eq!(told, "export\nrocksdb\nold\n--only\nusers\n--only\na b\n");
-    // One of them may get another name.
+    // A single keyspace may get another name.
     import(&world, tell, &["--only", "users", "--keyspace", "people"]).ok();
     assert_eq!(world.run(&["scan", "s", "--keyspace", "people"]).ok(), "a\tb\n");
     import(&world, tell, &["--keyspace", "people"]).fails(2, &["--keyspace", "--only NAME"]);
-    // Beside this program's variable, its option wins; without both, PATH is searched.
+    // The option takes precedence over the variable; without both, PATH is searched.
     let found = script(&world, "peers", LINES);
     let broken = script(&world, "broken", "exit 3");
     let folders = format!("{}:/usr/bin:/bin", Path::new(&found).parent().unwrap().display());
@@ -133,7 +133,7 @@ fn a_program_that_dies_midway_is_a_failure() {
     let says = ["a block is damaged", "exit code 1", "imported 3 records before that", "users 2"];
     import(&world, &dies, &[]).fails(1, &says);
     assert_eq!(world.run(&["scan", "s"]).ok(), "a\t1\n");
-    // Killed within a line: the line is not the reason.
+    // If the program is killed within a line, the line is not reported as the reason.
     let killed = format!("{LINES}\nprintf '{{\"keyspace\": \"users\", \"ke'; kill -9 $$");
     let run = import(&world, &killed, &[]);
     assert!(!run.err.contains("column"), "{run:?}");
@@ -148,7 +148,7 @@ fn garbage_ends_the_import() {
     let says = ["not a record", "should write records only", "imported 3 records before that"];
     import(&world, &garbage, &[]).fails(1, &says);
     assert!(started.elapsed() < Duration::from_secs(9), "the closed pipe ends the program");
-    // One that does not end by itself is killed.
+    // A program that does not end by itself is killed.
     let hangs = format!("{LINES}\nexec >&-; echo $$ > id; exec sleep 600");
     import(&world, &hangs, &[]).fails(1, &["did not end, and was killed"]);
     let id = std::fs::read_to_string(world.path("id")).unwrap();

@@ -1,4 +1,4 @@
-//! Completions and the manual name every command, and the shells that are installed take them.
+//! Completions and the manual name every command, and the installed shells accept them.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
@@ -16,7 +16,7 @@ fn completions_name_every_command() {
         }
         assert!(text.contains("salvage-wal"), "{shell} knows options");
         let path = world.file(shell, &text);
-        // A shell that is not installed cannot be asked.
+        // A shell that is not installed is skipped.
         let Ok(parsed) = Command::new(shell).arg("-n").arg(path).output() else { continue };
         assert!(parsed.status.success(), "{shell}: {parsed:?}");
     }
@@ -40,7 +40,7 @@ fn bash_completes_a_command_and_an_option() {
         let run = Command::new("bash").arg("-c").arg(script).current_dir(world.path("")).output();
         run.ok().map(|run| String::from_utf8(run.stdout).unwrap())
     };
-    // Without bash there is nothing to try.
+    // Without bash nothing can be tested.
     let Some(found) = complete(&["vlsm", "keys"]) else { return };
     assert_eq!(found, "keyspaces\n");
     let found = complete(&["vlsm", "scan", "--rev"]).unwrap();
@@ -65,7 +65,7 @@ fn the_manual_has_a_page_for_every_command() {
         assert!(scan.contains(says), "{says}: {scan}");
     }
     assert!(page("vlsm.1").contains("vlsm\\-scan(1)"), "{}", page("vlsm.1"));
-    // Again into the same folder, and into what is no folder.
+    // Again into the same folder, and into a path that is not a folder.
     world.run(&["man", "new/man1"]).ok();
     world.file("plain", "a file");
     world.run(&["man", "plain"]).fails(1, &["plain"]);

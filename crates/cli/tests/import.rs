@@ -123,7 +123,7 @@ fn compressed_input_is_named() {
         world.run(&["sst", "out.sst", "in"]).fails(1, &[&it]);
         assert!(!world.path("s").exists() && !world.path("out.sst").exists(), "{name}");
     }
-    // Text that only begins alike is text.
+    // Text with the same first letters is still text.
     world.run_with(&["import", "s"], b"BZhouse\t1\nPK\t2\n").ok();
     assert_eq!(world.run(&["scan", "s"]).ok(), "BZhouse\t1\nPK\t2\n");
 }

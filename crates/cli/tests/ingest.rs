@@ -1,4 +1,4 @@
-//! Sorted files: made, brought in, refused.
+//! Sorted files: writing, ingesting and refusing them.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;

@@ -108,12 +108,12 @@ fn records_that_were_not_flushed_are_counted() {
     assert_eq!(json["wal"]["batches"], 3);
     assert_eq!(json["keyspaces"][0]["wal_entries"], 101);
     assert_eq!(json["keyspaces"][1]["wal_entries"], 1);
-    // What is in SSTs is not counted twice.
+    // Entries in SSTs are not counted twice.
     world.run(&["compact", "s"]).ok();
     let stats = world.run(&["stats", "s"]).ok();
     let row = stats.lines().find(|line| line.starts_with("default")).unwrap().to_owned();
     assert!(row.contains(" 99 ") && row.ends_with(" 0"), "{stats}");
-    // A WAL that cannot be read hides nothing else.
+    // An unreadable WAL does not hide the rest.
     for name in names(&world.path("s")).iter().filter(|name| name.ends_with(".wal")) {
         let path = world.path("s").join(name);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -128,7 +128,7 @@ fn records_that_were_not_flushed_are_counted() {
 #[test]
 fn metrics_are_printed_for_prometheus() {
     let world = filled();
-    // The page is that of the SSTs, and a close leaves the last pairs in the WAL.
+    // The page shows only SSTs, and a close leaves the last pairs in the WAL.
     world.run(&["compact", "s"]).ok();
     let page = world.run(&["stats", "s", "--prometheus"]).ok();
     let value = |name: &str| {

@@ -1,4 +1,4 @@
-//! `--json` of every command, as a table: the command, and the fields of what it prints.
+//! `--json` of every command, as a table: the command, and the fields of its output.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;

@@ -1,4 +1,4 @@
-//! `vlsm keyspaces`: the list, and what clears and drops keyspaces.
+//! `vlsm keyspaces`: the list, and the commands that clear and drop keyspaces.
 #![allow(clippy::unwrap_used)]
 
 mod common;

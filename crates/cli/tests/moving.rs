@@ -1,5 +1,5 @@
-//! docs/moving.md names nothing of ours that does not exist: each name of the tables' second column
-//! is declared somewhere in the source.
+//! docs/moving.md names only items of ours that exist: each name in the tables' second column is
+//! declared somewhere in the source.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 use std::collections::BTreeSet;
@@ -56,11 +56,11 @@ fn every_name_of_ours_exists() {
     let (mut checked, mut missing) = (0, Vec::new());
     for row in rows {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
-        // What stands between backticks, without parameters.
+        // The text between backticks, without parameters.
         for code in cells[1].split('`').skip(1).step_by(2) {
             for call in code.split('.').flat_map(|part| part.split("::")) {
                 let name = words(call).next().unwrap_or_default();
-                // A receiver or a range is no name of an item.
+                // A receiver or a range is not the name of an item.
                 let receiver = ["db", "keyspace", "snapshot", "batch", "policy", "tree"];
                 if name.len() < 3 || receiver.contains(&name) || NOT_OURS.contains(&name) {
                     continue;

@@ -1,5 +1,5 @@
-//! `repair`: what can be read of a damaged store is in the new one, what cannot is listed by range
-//! of keys, and the damaged store stays as it is, byte for byte.
+//! `repair`: all readable data of a damaged store is in the new store, the rest is listed by range
+//! of keys, and the damaged store stays unchanged, byte for byte.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
@@ -39,7 +39,7 @@ fn content(world: &World) -> Vec<(String, Vec<u8>)> {
     names(&world.path("s")).into_iter().map(file).collect()
 }
 
-/// The paths of the store's files that end like this.
+/// The paths of the store's files that have this ending.
 fn files(world: &World, end: &str) -> Vec<PathBuf> {
     let all = names(&world.path("s")).into_iter().filter(|name| name.ends_with(end));
     all.map(|name| world.path("s").join(name)).collect()
@@ -71,7 +71,8 @@ fn no_older_value_shows_where_newer_ones_are_lost() {
     let world = World::new();
     let newer = filled(&world);
     let mut ssts = files(&world, ".sst");
-    // By the pace of the flushes one may hold a few keys only: too short to be cut.
+    // Depending on the speed of the flushes, an SST may hold only a few keys, and be too short to
+    // cut.
     ssts.retain(|path| std::fs::metadata(path).unwrap().len() > 8192);
     assert!(ssts.len() > 3, "{ssts:?}");
     let sound = content(&world);
@@ -151,13 +152,13 @@ fn a_damaged_manifest_is_read_up_to_its_damage() {
     let manifest =
         files(&world, "").into_iter().find(|path| path.to_string_lossy().contains("MANIFEST"));
     let manifest = manifest.unwrap();
-    // CURRENT is gone: the newest manifest is taken.
+    // Without CURRENT the newest manifest is used.
     std::fs::remove_file(world.path("s/CURRENT")).unwrap();
     let run = world.run(&["repair", "s", "new"]);
     assert!(run.out.contains("the manifest: "), "{run:?}");
     run.fails(1, &["a sound store"]);
     assert!(world.run(&["export", "new"]).ok().lines().eq(&newer));
-    // The end of the manifest is missing: what it does not name is listed with its keys.
+    // If the end of the manifest is missing, SSTs that it does not name are listed with their keys.
     let bytes = std::fs::read(&manifest).unwrap();
     let sound = content(&world);
     std::fs::write(&manifest, &bytes[..5000]).unwrap();
@@ -169,7 +170,7 @@ fn a_damaged_manifest_is_read_up_to_its_damage() {
     for (name, bytes) in sound {
         std::fs::write(world.path("s").join(name), bytes).unwrap();
     }
-    // Nothing of any manifest can be read.
+    // No part of any manifest can be read.
     flip(&manifest, |_| 3);
     let run = world.run(&["repair", "s", "none"]);
     run.fails(1, &["no manifest", "which keyspace", "backup"]);
@@ -192,7 +193,7 @@ fn what_is_more_than_a_value_keeps_whole_ssts_only() {
     world.run(&["verify", "new"]).ok();
 }
 
-/// The store `s`, for what the program itself does not write.
+/// Opens the store `s`, to write data that the program itself does not write.
 fn opened(world: &World) -> vlsm::Db {
     vlsm::Db::open(world.path("s")).unwrap()
 }
@@ -266,7 +267,7 @@ fn mistakes_make_and_change_nothing() {
     world.run(&["repair", "gone", "new"]).fails(1, &["gone"]);
     world.run(&["repair", "s", "s"]).fails(2, &["inside"]);
     world.run(&["repair", "s", "s/new"]).fails(2, &["inside"]);
-    // Also by a way round, of which a part does not exist yet, and by links.
+    // Also by a path through a folder that does not exist yet, and by links.
     std::fs::create_dir(world.path("other")).unwrap();
     std::os::unix::fs::symlink(world.path("s"), world.path("link")).unwrap();
     for within in ["other/../s/new", "none/../s/new", "link/new", "other/../link/a/b"] {

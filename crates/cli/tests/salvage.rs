@@ -1,5 +1,5 @@
-//! `export --skip-damaged`: what can be read comes out, what cannot is listed, and the exit code
-//! says that it is not all.
+//! `export --skip-damaged`: readable records are written, unreadable ranges are listed, and the
+//! exit code shows that the export is incomplete.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod common;
@@ -104,7 +104,7 @@ fn a_store_goes_on_without_its_damaged_ssts() {
     let left: Vec<String> = run.ok().lines().map(str::to_owned).collect();
     assert!(left.len() < lines.len() && left.len() > 1, "{}", left.len());
     assert!(left.iter().all(|line| lines.contains(line) || line == "more\tv"));
-    // Nothing is left to be done.
+    // Nothing is left to salvage.
     let run = world.run(&["put", "s", "more", "w", "--salvage-ssts"]);
     assert!(!run.err.contains("lost"), "{}", run.err);
     run.ok();

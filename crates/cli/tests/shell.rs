@@ -115,7 +115,7 @@ fn a_keyspace_is_chosen() {
     shell(&world, &["--keyspace", "frut"], &[]).fails(1, &["did you mean \"fruit\""]);
 }
 
-/// Each command of the program works in the shell too, the store left out.
+/// Each command of the program also works in the shell, without naming the store.
 #[test]
 fn every_command_works_on_the_open_store() {
     let world = World::new();

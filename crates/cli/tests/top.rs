@@ -1,4 +1,4 @@
-//! `top` beside a process that writes: it asks, reads, and leaves nothing behind.
+//! `top` beside a writing process: it requests statistics, reads them, and leaves no files behind.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -108,7 +108,7 @@ fn a_store_that_nobody_writes_is_refused() {
     assert_eq!(files(&world), Vec::<String>::new());
 }
 
-/// A page that a process left behind that was killed is no figure of the one that follows.
+/// The page that a killed process left behind is not shown as the figures of the next process.
 #[test]
 fn a_process_that_is_killed_is_no_live_store() {
     let world = World::new();
@@ -131,7 +131,7 @@ fn a_process_that_is_killed_is_no_live_store() {
     assert_eq!(files(&world), Vec::<String>::new());
 }
 
-/// A folder that one may not write to, and a process that does not answer.
+/// A folder without write permission, and a process that does not answer.
 #[test]
 fn what_stands_in_the_way_is_named() {
     use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! The one interface to walk over sorted entries of a memtable, a block, an SST, a level or a
-//! merge.
+//! The common interface for iterating over sorted entries: of a memtable, a block, an SST, a level
+//! or a merge.
 
 use crate::error::Result;
 use crate::key::Trailer;
@@ -36,7 +36,7 @@ pub trait Cursor {
     /// The value of the entry.
     fn value(&self) -> &[u8];
 
-    /// All three of them, which costs one virtual call where each of them would cost one.
+    /// All three in one virtual call instead of three.
     fn entry(&self) -> Entry<'_> {
         Entry { key: self.key(), trailer: self.trailer(), value: self.value() }
     }

@@ -124,7 +124,7 @@ pub enum Error {
         /// The newest version known here.
         supported: u32,
     },
-    /// An option has an impossible value, or options contradict each other.
+    /// An option has an invalid value, or options contradict each other.
     #[error("option {option}: {why}")]
     InvalidOption {
         /// The option.
@@ -132,10 +132,10 @@ pub enum Error {
         /// The problem and the values that work.
         why: String,
     },
-    /// An argument of a call is impossible.
+    /// An argument of a call is invalid.
     #[error("{0}")]
     InvalidArgument(String),
-    /// There is no keyspace of this name.
+    /// There is no keyspace with this name.
     #[error("there is no keyspace {0:?}: create it first")]
     NoSuchKeyspace(String),
     /// The keyspace of this handle was dropped. Snapshots from before that still read it.
@@ -147,10 +147,10 @@ pub enum Error {
          instead"
     )]
     KeyspaceNeeded(String),
-    /// A keyspace cannot get a name that another one has.
+    /// Another keyspace already has this name.
     #[error("there is a keyspace {0:?} already: choose another name")]
     NameTaken(String),
-    /// Options of a keyspace cannot change, because what is in it would have another meaning.
+    /// These options of a keyspace cannot change, because its data would then have another meaning.
     #[error(
         "options of the keyspace {keyspace:?} cannot change after it was made: {}. Create another \
          keyspace, and copy what is in this one",
@@ -231,14 +231,13 @@ pub enum Error {
     Conflict {
         /// The keyspace.
         keyspace: String,
-        /// The read that is not true any more.
+        /// The read that is no longer true.
         what: ConflictKind,
     },
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The store reached an impossible state, which is a bug. It does not change the files on disk
-    /// any further.
+    /// The store reached an impossible state, which is a bug. It stops changing the files on disk.
     #[error("internal error (please report it): {0}")]
     Internal(String),
 }
@@ -276,8 +275,8 @@ pub enum ConflictKind {
     Key,
     /// A range of keys that the transaction read.
     Range,
-    /// None that is known: while the commit checked its reads, files were ingested or too much was
-    /// written to look at.
+    /// No particular read is known: while the commit checked its reads, files were ingested, or too
+    /// much was written to check.
     Unchecked,
     /// The keyspace was cleared or dropped after the transaction began.
     Keyspace,
@@ -326,7 +325,7 @@ fn join(differences: &[OptionDifference]) -> String {
     differences.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
-/// The end of the message of a system error: advice, where there is some.
+/// The end of the message of a system error: advice, if there is any.
 fn remedy(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(24) => ". The process has no file descriptors left: raise its limit (`ulimit -n`)",
@@ -347,9 +346,9 @@ impl Error {
         }
     }
 
-    /// As [`Error::io`], for calls whose failure leaves the contents of the device unknown: syncs,
-    /// and writes into space that was allocated before. A full device is not [`Error::NoSpace`]
-    /// here, because the store must not continue by itself.
+    /// Like [`Error::io`], for calls whose failure leaves the contents of the device unknown:
+    /// syncs, and writes into space that was allocated before. A full device is not
+    /// [`Error::NoSpace`] here, because the store must not continue by itself.
     #[must_use]
     pub fn io_unknown(op: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { op, path: path.to_owned(), source: Arc::new(source) }
@@ -361,7 +360,7 @@ impl Error {
         Self::Corruption { path: path.to_owned(), offset, what: what.into() }
     }
 
-    /// The keyspace that the error is about, if it is about one.
+    /// The keyspace that the error concerns, if any.
     #[must_use]
     pub fn keyspace(&self) -> Option<&str> {
         match self {

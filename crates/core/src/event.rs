@@ -21,7 +21,7 @@ pub enum WaitCause {
     WalWrite,
     /// The WAL was being synced.
     WalSync,
-    /// Memtables were full, or so nearly full that the admission let writes in slowly, and none was
+    /// Memtables were full, or nearly full so that the admission slowed down writes, and none was
     /// flushed yet.
     MemtableFull,
     /// L0 was at the admission's bound.
@@ -132,7 +132,7 @@ pub struct ChainReport {
 }
 
 impl ChainStage {
-    /// A stage of no jobs yet.
+    /// A stage without jobs so far.
     #[doc(hidden)]
     #[must_use]
     pub fn new(level: u8, width: Bytes) -> Self {
@@ -161,8 +161,8 @@ impl ChainReport {
     }
 }
 
-/// The chain that held up a write: that of its own keyspace, or, where the admission slowed down
-/// all keyspaces, the longest one of another.
+/// The chain that held up a write: that of its own keyspace or, if the admission slowed down all
+/// keyspaces, the longest one of another.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Behind {
@@ -170,7 +170,7 @@ pub struct Behind {
     pub tree: TreeId,
     /// The name of its keyspace.
     pub keyspace: String,
-    /// The chain, as far as it had come when the write went on.
+    /// The chain up to the moment at which the write continued.
     pub chain: ChainReport,
 }
 
@@ -200,7 +200,7 @@ pub enum Event {
     Recovering {
         /// WAL bytes read so far.
         done: Bytes,
-        /// WAL bytes in all.
+        /// WAL bytes in total.
         total: Bytes,
     },
     /// A memtable was sealed and a fresh one took its place.
@@ -247,7 +247,7 @@ pub enum Event {
         tree: TreeId,
         /// The name of the tree's keyspace.
         keyspace: String,
-        /// How many.
+        /// The number of hot keys.
         keys: u64,
         /// The bytes of the keys and their values.
         bytes: Bytes,
@@ -313,8 +313,8 @@ pub enum Event {
         /// The chain that it waited for.
         chain: ChainReport,
     },
-    /// A flush begins, and this chain stands behind L0: the bytes that would have to be merged
-    /// before the next memtable could be flushed if L0 were full.
+    /// A flush begins. If L0 were full, this chain would have to be merged before the next memtable
+    /// could be flushed.
     ChainStood {
         /// Its tree.
         tree: TreeId,
@@ -342,9 +342,9 @@ pub enum Event {
         /// The file.
         path: PathBuf,
     },
-    /// Batches are written to the WAL by calls of the system, because its files cannot be mapped
-    /// into memory here: the platform, its version or the file system does not support it. Emitted
-    /// once; the store is slower and otherwise as always.
+    /// Batches are written to the WAL by system calls, because its files cannot be mapped into
+    /// memory here: the platform, its version or the file system does not support it. Emitted once;
+    /// the store works normally, but slower.
     WalUnmapped {
         /// The reason.
         error: Error,
@@ -451,8 +451,8 @@ impl Event {
         }
     }
 
-    /// The keyspace that the event is about; none if it is about the store, or if nobody knows the
-    /// name of the tree.
+    /// The keyspace that the event concerns; none if it concerns the whole store, or if the name of
+    /// the tree is unknown.
     #[must_use]
     pub fn keyspace(&self) -> Option<&str> {
         let name = match self {

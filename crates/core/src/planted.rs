@@ -97,13 +97,13 @@ pub enum Bug {
     CopyTreesTorn,
     /// A manifest append that a full device refused is given up, but not cut off.
     RefusedEditKept,
-    /// After a change of the manifest that failed, closing relies on what it said before.
+    /// After a failed change of the manifest, closing relies on its earlier content.
     FailedEditForgotten,
-    /// A flush that left hot keys in memory is installed before the log has them again.
+    /// A flush that left hot keys in memory is installed before they are logged again.
     KeptUnsynced,
     /// A hot key is kept although a memtable in between has a newer version of it.
     KeptHidesNewer,
-    /// A recovery leaves out the hot keys that the log has again.
+    /// A recovery leaves out the hot keys that were logged again.
     KeptNotRecovered,
     /// The commit of a transaction does not check the ranges that it read.
     RangeUnchecked,
@@ -128,10 +128,10 @@ pub enum Bug {
     RenameUnrecorded,
     /// A keyspace's new name can be seen before it is durable.
     RenameSeenEarly,
-    /// A reader beside the process that writes overlooks what the manifest recorded while it read
-    /// the WALs.
+    /// A reader beside the writing process overlooks manifest records that were appended while it
+    /// read the WALs.
     LaterUnread,
-    /// Records count as written that are not in the map of the WAL's file.
+    /// Records that are not in the map of the WAL's file count as written.
     WindowUnstored,
     /// A sync through the map of the WAL's file omits the last page, and the position counts.
     WindowUnsynced,

@@ -1,5 +1,5 @@
-//! A sketch of a set of keys. From the sketches of several sets one sees how many distinct keys
-//! these have together, without the keys.
+//! A sketch of a set of keys. The sketches of several sets give the number of distinct keys in
+//! their union, without the keys.
 //!
 //! Source: "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm" (2007),
 //! §2; the estimator is Algorithm 6 of "New cardinality estimation algorithms for HyperLogLog
@@ -7,7 +7,7 @@
 //! 1. the first [`PRECISION`] bits of a key's hash choose a register. The register keeps the
 //!    largest number of leading zeros, plus one, that the other bits of such a hash have begun
 //!    with;
-//! 2. the sketch of a union has the larger one of each two registers;
+//! 2. the sketch of a union has the larger value of each register;
 //! 3. the estimate is a harmonic mean over the registers. Its standard error is
 //!    [`STANDARD_ERROR`], 1.04 ÷ √registers = 1.6 %.
 //!
@@ -32,7 +32,7 @@ const REST: u32 = 64 - PRECISION;
 /// The largest value of a register: no bit of the rest is set.
 const REGISTER_MAX: u8 = REST as u8 + 1;
 
-/// A set of keys as far as its union with others can be counted.
+/// A summary of a set of keys, which gives the size of its union with other sets.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sketch {
     keys: u64,
@@ -100,7 +100,7 @@ impl fmt::Debug for Sketch {
     }
 }
 
-/// About the number of distinct keys that these sets have together.
+/// The approximate number of distinct keys in the union of these sets.
 #[must_use]
 pub fn union<'a>(sketches: impl IntoIterator<Item = &'a Sketch>) -> f64 {
     let mut registers = vec![0; REGISTERS];
@@ -126,7 +126,7 @@ pub fn overlap(sketches: &[&Sketch]) -> f64 {
     1.0 - union(sketches.iter().copied()).clamp(largest, sum) / sum
 }
 
-/// The number of keys by how many registers have each value.
+/// The estimated number of keys, given how many registers have each value.
 fn estimate(counts: &[f64; REGISTER_MAX as usize + 1]) -> f64 {
     let m = REGISTERS as f64;
     let last = usize::from(REGISTER_MAX);
@@ -145,7 +145,7 @@ fn sigma(share: f64) -> f64 {
         return f64::INFINITY;
     }
     let (mut power, mut weight, mut sum) = (share, 1.0, share);
-    // Each round squares a number below 1, so the sum stands still after about a dozen.
+    // Each round squares a number below 1, so the sum converges after about a dozen rounds.
     for _ in 0..64 {
         power *= power;
         let before = sum;
@@ -181,8 +181,8 @@ fn tau(share: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Sets of every size, each drawn 30 times: the errors' mean square is the one that is claimed,
-    /// there is no bias, and no more draws than chance has it are beyond 3 standard errors.
+    /// Sets of every size, each drawn 30 times: the mean square of the errors is as stated, there
+    /// is no bias, and no more draws than expected by chance lie beyond 3 standard errors.
     #[test]
     fn the_error_is_as_stated() {
         let (mut squares, mut draws, mut beyond) = (0.0, 0, 0);
@@ -203,7 +203,7 @@ mod tests {
         }
         let deviation = (squares / f64::from(draws)).sqrt();
         assert!(deviation < 1.1 && beyond <= 2, "{deviation} standard errors, {beyond} of {draws}");
-        // Of a few keys each counts, except where two of them share a register.
+        // With few keys, each counts, except where two of them share a register.
         for (keys, lost) in [(0, 0.0), (1, 0.0), (10, 1.0), (100, 4.0)] {
             let found = union([&Sketch::of_numbers(0..keys)]);
             assert!((found - keys as f64).abs() < lost + 0.1, "{keys} keys: {found}");

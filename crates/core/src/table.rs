@@ -37,9 +37,9 @@ pub struct FileMeta {
     pub largest: Bytes,
     /// Whether `largest` is the upper end of a range tombstone and itself not covered.
     pub largest_exclusive: bool,
-    /// Smallest sequence number: those of the entries, or, for a run of L0 with hot keys that were
-    /// kept in memory for a while, the numbers under which these were logged again. The two numbers
-    /// are the place of a run in the order of age.
+    /// Smallest sequence number of the entries. In a run of L0, hot keys that were kept in memory
+    /// for a while count with the numbers under which they were logged again. The two numbers give
+    /// the place of a run in the order of age.
     pub seq_min: Seq,
     /// Largest sequence number, in the same sense. No entry has a larger one.
     pub seq_max: Seq,
@@ -49,12 +49,12 @@ pub struct FileMeta {
     /// The time at which the first of its values expires; none if no value expires, or if the file
     /// is older than this field.
     pub expires: Option<Micros>,
-    /// Bytes from the beginning of its index to its end: all but its blocks. An open reads exactly
-    /// these. None if the file is older than this field.
+    /// Bytes from the beginning of its index to its end: all except its blocks. Opening the file
+    /// reads exactly these. None if the file is older than this field.
     pub tail: Option<units::Bytes>,
-    /// Its keys as far as shapes count how many of them other runs of L0 have, too. Only files that
-    /// were written into L0 have it, for shapes that ask for it.
-    /// It does not affect equality: the manifest has it only while the file is in L0.
+    /// A sketch of its keys, from which shapes estimate how many of them other runs of L0 have,
+    /// too. Only files that were written into L0 have it, for shapes that ask for it. It does not
+    /// affect equality: the manifest has it only while the file is in L0.
     pub sketch: Option<Arc<Sketch>>,
 }
 

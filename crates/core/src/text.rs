@@ -431,7 +431,7 @@ flushed 99
             assert_eq!(parse_bytes(&print_bytes(Bytes(bytes))), Ok(Bytes(bytes)));
         }
         assert_eq!(parse_bytes("1.5M"), Ok(Bytes(3 << 19)));
-        // Also as people read them.
+        // Also in the form for people.
         for bytes in [0, 1, 1023, 1 << 10, 3 << 20, 5 << 30] {
             assert_eq!(parse_bytes(&Bytes(bytes).to_string()), Ok(Bytes(bytes)));
         }

@@ -120,8 +120,8 @@ impl Visitor<'_> for Size {
     }
 }
 
-/// Reads a size such as `8M`, `1.5G`, `300`; also as sizes are printed for people, `8.0 MB`, where
-/// a MB is 2^20 bytes, too.
+/// Reads a size such as `8M`, `1.5G` or `300`. It also reads the form in which sizes are printed
+/// for people: `8.0 MB`, where a MB is 2^20 bytes, too.
 ///
 /// # Errors
 /// The problem, in words.

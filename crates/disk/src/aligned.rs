@@ -1,11 +1,11 @@
-//! A byte buffer that starts at a multiple of 4096, as direct I/O wants it.
+//! A byte buffer that starts at a multiple of 4096, as direct I/O requires.
 //!
 //! The capacity is always a multiple of [`ALIGNMENT`]. A buffer is meant to be used again:
 //! [`AlignedBuf::clear`] keeps the memory.
 //!
-//! A large buffer is a map of its own. The allocator would keep the memory of large buffers that
-//! were freed, for each of its threads: 12 MB with a `memory_limit` of 32 MB. A map goes back to
-//! the system with its buffer, and takes memory only as far as it was written to. Small buffers,
+//! A large buffer is a memory map of its own. The allocator would keep the memory of freed large
+//! buffers, for each of its threads: 12 MB with a `memory_limit` of 32 MB. A map goes back to the
+//! system with its buffer, and takes memory only for the pages that were written. Small buffers,
 //! and those for which the system has no map, are vectors of pages.
 
 use bytemuck::{Pod, Zeroable};
@@ -111,7 +111,8 @@ impl AlignedBuf {
         self.len = 0;
     }
 
-    /// Sets the length to `len`. New bytes have any content: zeros, or what the memory held before.
+    /// Sets the length to `len`. The content of new bytes is undefined: zeros, or earlier content
+    /// of the memory.
     pub fn set_len(&mut self, len: usize) {
         if len > self.capacity() {
             let mut memory = Memory::new(len);
@@ -121,7 +122,7 @@ impl AlignedBuf {
         self.len = len;
     }
 
-    /// Appends `bytes`, and grows by what is missing.
+    /// Appends `bytes`, and grows as needed.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         let start = self.len;
         self.set_len(start + bytes.len());

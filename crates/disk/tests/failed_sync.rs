@@ -1,5 +1,5 @@
-//! After a failed sync the system takes the pages for clean: programs may read what the device does
-//! not have.
+//! After a failed sync the system counts the pages as clean, so programs may read bytes that the
+//! device does not have.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -300,7 +300,7 @@ fn damage_is_found_and_a_torn_tail_dropped() {
             Ok(state) => {
                 assert!(state == states[found] || state == states[found + 1], "cut at {len}");
                 found += usize::from(state != states[found]);
-                // The tail is gone: what is appended now follows what was read.
+                // The torn tail is gone, so the next append follows the records that were read.
                 let (mut manifest, _) =
                     Manifest::recover(&env(&fs), Path::new(DIR)).expect("sound");
                 manifest.append(&[numbers(77)]).expect("appended");
@@ -324,7 +324,7 @@ fn damage_is_found_and_a_torn_tail_dropped() {
     }
 }
 
-/// Damage that the checksums do not show, as a fuzzer with a key to them would make it.
+/// Damage with correct checksums, as from a fuzzer that can compute them.
 #[test]
 fn any_payload_answers() {
     let fs = disk();
@@ -357,8 +357,8 @@ fn any_payload_answers() {
     assert!(refused > 1000, "{refused}");
 }
 
-/// Creates a store, appends, and switches to a snapshot; answers the number of acknowledged groups,
-/// or none when not even the creation was.
+/// Creates a store, appends, and switches to a snapshot; returns the number of acknowledged groups,
+/// or none if not even the creation was acknowledged.
 fn script(fs: &SimFs) -> Option<usize> {
     let state = State { store_uid: 42, ..State::default() };
     let mut manifest = Manifest::create(&env(fs), Path::new(DIR), &state).ok()?;

@@ -1,4 +1,4 @@
-//! The manifest on a device that is full: what it refused is done again, or never comes back.
+//! The manifest on a full device: a refused group is written again, or never comes back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn begun() -> (SimFs, FaultFs, Manifest) {
     (disk, faults, manifest)
 }
 
-/// A manifest may be settled again where a full device refused it the first time.
+/// A manifest may be settled again after a full device refused it the first time.
 #[test]
 fn what_could_not_be_settled_is_there_the_next_time() {
     for cut in [0, 20, usize::MAX] {

@@ -1,4 +1,4 @@
-//! The pool of descriptors: what goes, what stays, and what happens to unsynced bytes.
+//! The pool of descriptors: which are closed, which stay open, and what happens to unsynced bytes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn few_descriptors_serve_many_files() {
     disk.create_dir_all(Path::new("/d")).unwrap();
     let path = |n: usize| PathBuf::from(format!("/d/{n}"));
     (0..100).for_each(|n| disk.set_content(&path(n), vec![n as u8; 10]));
-    // Counts openings.
+    // Counts opens.
     let faults = FaultFs::new(Arc::new(disk));
     let count = faults.add(Rule::once(Op::Open, "", Fault::Delay(Arc::new(|| {}))).forever());
     let fs: Arc<dyn Fs> = Arc::new(faults.clone());

@@ -37,7 +37,7 @@ fn start(dir: &Path, number: u64, seal: Option<Seal>, seq: u64, capacity: u64) -
         .expect("started")
 }
 
-/// Writes one batch per text, each with its own write and sync, and answers the end.
+/// Writes one batch per text, each with its own write and sync, and returns the end.
 fn fill(wal: &WalFile, first_seq: u64, texts: &[&str], sync: bool) -> u64 {
     let mut framer = wal.framer();
     let mut synced = 0;
@@ -246,7 +246,7 @@ fn a_successor_begun_before_the_sync() {
     let (seen, again) = replay(&dir, 1, false);
     assert_eq!(keys(&seen), ["one"]);
     assert_eq!(again.expect("sound").unused, [wal_path(&dir, 2)]);
-    // But what proves a sync makes it damage.
+    // But a proof of a sync makes it damage.
     fs().remove(&wal_path(&dir, 3)).expect("removed");
     fill(&second, 3, &["three", "four"], true);
     assert!(matches!(replay(&dir, 1, false).1, Err(Error::Corruption { .. })));
@@ -297,7 +297,7 @@ fn a_large_batch_lets_small_ones_pass() {
     let (seen, recovered) = replay(&dir, 1, false);
     assert_eq!(seen, [(1, "small".into()), (2, "large".into()), (3, "small".into())]);
     assert_eq!(recovered.expect("sound").batches, 3);
-    // Once it is flushed its first fragments go; the last ones are no damage.
+    // Once the batch is flushed, its first fragments may go; the last ones are then no damage.
     let (seen, recovered) = replay(&dir, 2, false);
     assert_eq!(seen, [(3, "small".into())]);
     assert_eq!(recovered.expect("sound").batches, 1);

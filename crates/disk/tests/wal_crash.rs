@@ -1,5 +1,5 @@
-//! The WAL under crashes at every mutating call: nothing acknowledged as synced is lost, what comes
-//! back is a prefix, and what came back once stays.
+//! The WAL under crashes at every mutating call: no acknowledged sync is lost, the recovered
+//! batches are a prefix, and batches that were recovered once stay.
 
 use std::path::{Path, PathBuf};
 use vlsm_core::{Result, Seq, TreeId};
@@ -19,7 +19,7 @@ fn disk() -> SimFs {
     fs
 }
 
-/// A writer's own account of its progress, which a recovery is checked against.
+/// A writer's own record of its progress, against which a recovery is checked.
 #[derive(Default, Clone, Debug)]
 struct Progress {
     /// Batches handed to the WAL.
@@ -39,7 +39,7 @@ struct Writer<'a> {
     number: u64,
 }
 
-/// The way in which an opening continues the recovered WAL.
+/// The way in which an open continues the recovered WAL.
 #[derive(Clone, Copy, PartialEq)]
 enum GoOn {
     /// The new file takes over the batches of the older ones.
@@ -112,7 +112,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Goes on to the next file; `wait` for the predecessor's sync first, or sync both afterwards.
+    /// Switches to the next file. With `wait` it first waits for the predecessor's sync; otherwise
+    /// it syncs both afterwards.
     fn rotate(&mut self, wait: bool, recycled: Option<PathBuf>) -> Result<()> {
         self.number += 1;
         let (dir, uid) = (Path::new(DIR), self.number * 31);
@@ -165,7 +166,7 @@ fn replay_into(
     Ok((last, recovered))
 }
 
-/// Writes, syncs, rotates both ways, releases and recycles; notes its progress as it goes.
+/// Writes, syncs, rotates both ways, releases and recycles; records its progress meanwhile.
 fn script(fs: &SimFs, progress: &mut Progress, go_on: GoOn) -> Result<()> {
     let mut writer = Writer::open(fs, progress.min_wal, go_on)?;
     let result = (|| {
@@ -174,13 +175,14 @@ fn script(fs: &SimFs, progress: &mut Progress, go_on: GoOn) -> Result<()> {
             match step {
                 1 | 6 | 12 => writer.sync()?,
                 4 => {
-                    // All before is flushed, and the manifest knows it at once.
+                    // All earlier batches are flushed, and the manifest records it at once.
                     writer.rotate(true, None)?;
                     writer.progress.min_wal = writer.number;
                 }
                 8 => writer.rotate(false, None)?,
                 10 => {
-                    // All before the file in use is flushed: the oldest gets a new life.
+                    // All batches before the file in use are flushed, so the oldest file is
+                    // recycled.
                     writer.progress.min_wal = writer.number;
                     let first = wal_path(Path::new(DIR), writer.number - 2);
                     writer.rotate(true, Some(first))?;
@@ -221,7 +223,8 @@ fn crashes_at_every_call_of(go_on: GoOn) {
                     replay(&fs, progress.min_wal).unwrap_or_else(|error| panic!("{what}: {error}"));
                 let range = progress.synced..=progress.written;
                 assert!(range.contains(&seen), "{what}: {seen}");
-                // What came back is there after the next crash too, before and after going on.
+                // The recovered batches are also there after the next crash, before and after the
+                // log continues.
                 fs.crash(CrashMode::LoseAll, 0);
                 assert_eq!(replay(&fs, progress.min_wal).expect("sound").0, seen, "{what}");
                 let mut again = Progress { min_wal: progress.min_wal, ..Progress::default() };

@@ -173,7 +173,7 @@ impl Campaign {
                     _ => Ok(()),
                 }
             })?;
-            // What was done and still counts as not done was spoilt.
+            // A run that was done and still counts as not done was spoilt.
             tasks = self.todo();
             tasks.retain(|task| self.done(&task.run).is_ok());
         }
@@ -249,7 +249,7 @@ fn prepared(tasks: &[Task]) -> impl Iterator<Item = &RunSpec> {
 }
 
 /// Does these runs in turn, each in a process of its own, until `stop` is set. `keep` receives the
-/// number of each, from 0, and what it brought; `Err` if it brought nothing.
+/// number of each, from 0, and its answer; `Err` if there is none.
 ///
 /// # Errors
 /// The first error of `keep`.

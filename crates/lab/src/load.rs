@@ -1,7 +1,7 @@
-//! The load of a phase in words, as `--load` and the papers' tables have it: `max` (a closed loop),
-//! `N` (requests per second), `pN` (the same with Poisson arrivals), `N%` (of the throughput at
-//! `max`), `own` (the workload's own arrivals), `own/N` (a part of their peak), `sustainable` (the
-//! highest rate whose queue does not grow).
+//! The load of a phase in words, as `--load` and the papers' tables use them: `max` (a closed
+//! loop), `N` (requests per second), `pN` (the same with Poisson arrivals), `N%` (of the throughput
+//! at `max`), `own` (the workload's own arrivals), `own/N` (a part of their peak), `sustainable`
+//! (the highest rate whose queue does not grow).
 
 use crate::scale::Scale;
 use vlsm_cli::bench::work::{count, percent};
@@ -11,7 +11,8 @@ use vlsm_measure::spec::Offered;
 /// The load that a word names. `own` are the arrivals of the workload.
 ///
 /// # Errors
-/// It names none; the text has the words that do. Or the workload has no arrivals of its own.
+/// The word names no load; the text lists the words that do. Or the workload has no arrivals of its
+/// own.
 pub fn offered(word: &str, own: Option<&Arrivals>, scale: Scale) -> Result<Offered, String> {
     let none = "the workload has no arrivals of its own; give a rate";
     let own = || own.ok_or_else(|| format!("load {word}: {none}"));

@@ -1,8 +1,8 @@
 //! The programs that do runs: this one, and `peers` for the other stores. Each run is a process of
 //! its own; [`vlsm_measure::child`] describes the protocol.
 //!
-//! This program passes an interrupt on: the child ends its phase, answers with the report of what
-//! it has and removes its data. While the run goes on, `probe` reads from its device.
+//! This program passes an interrupt on: the child ends its phase, answers with its report so far
+//! and removes its data. While the run goes on, `probe` reads from its device.
 
 use crate::probe::{Probe, Steps};
 use parking_lot::Mutex;
@@ -153,7 +153,7 @@ pub fn run(
                     }
                     tell(said);
                 }
-                // It is for the user, not for this program.
+                // The line is for the user, not for this program.
                 Err(_) => say(String::from_utf8_lossy(&line)),
             }
         }

@@ -104,7 +104,8 @@ fn a_measured_figure_has_curves_and_verdicts() {
     }
 }
 
-/// Figure 8 with Pebble beside it, which tells neither targets nor chains, and is `change`d.
+/// Figure 8 with Pebble beside it, which reports neither targets nor chains; `change` alters its
+/// reports.
 fn with_pebble(change: fn(&mut Report, u64) -> Result<(), String>) -> FigureResult {
     let setting = setting(Scale::CAMPAIGN);
     let entry = figures::named("vlsm-8").expect("it exists");
@@ -383,7 +384,7 @@ fn a_run_beside_a_slow_disk_proves_nothing_and_is_done_again() {
     why_not(&result, "P99.9 at most 4.5 ms: 20.0 ms");
     let quiet = |report: &mut Report| beside(report, 4_000, 2_000.0);
     assert!(result_of("silk-9", Scale::CAMPAIGN, 3, quiet).measured());
-    // Where the device is not limited the reads wait for the run itself.
+    // If the device is not limited, the reads wait for the run itself.
     assert!(result_of("vlsm-8", Scale::CAMPAIGN, 3, slow).measured());
 
     let setting = setting(Scale::CAMPAIGN);
@@ -417,7 +418,7 @@ fn what_is_left_out_is_said_and_never_zero() {
 
 #[test]
 fn a_stall_is_one_that_was_seen() {
-    // In a ratio nothing counts as an interval; by itself nothing is nothing.
+    // In a ratio, zero counts as one interval; by itself it is zero.
     fn steady(report: &mut Report) {
         let points = report.phases.iter_mut().flat_map(|phase| &mut phase.series.0);
         points.for_each(|point| point.ops = point.ops.max(1));
@@ -453,7 +454,7 @@ fn an_overview_is_written_as_tables() {
         assert!(tables.contains(workload), "{workload} is not in {tables}");
     }
     let row = tables.lines().find(|line| line.starts_with("| vlsm |")).expect("a row");
-    // P50, P99, P99.9 and the longest of the store that was made up.
+    // P50, P99, P99.9 and the longest latency of the made-up store.
     assert!(row.contains("3 µs, 163 µs, 915 µs, 21 ms"), "{row}");
 }
 

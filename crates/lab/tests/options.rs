@@ -1,4 +1,4 @@
-//! Options that texts of the two programs name: each is one that the program has.
+//! Every option that a text of the two programs names exists in the program.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test that reads files")]
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn named(source: &str) -> BTreeSet<String> {
     long.map(|name| name.trim_end_matches('-').to_owned()).collect()
 }
 
-/// An error, an advice or a help text that names an option that is not there leads nowhere.
+/// An error, an advice or a help text must not name a missing option.
 #[test]
 fn every_option_that_a_text_names_is_there() {
     let mut seen = BTreeSet::new();

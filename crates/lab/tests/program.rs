@@ -1,4 +1,4 @@
-//! `vlsm-lab`: runs in processes of their own, their reports, and what it refuses.
+//! `vlsm-lab`: runs in processes of their own, their reports, and refused arguments.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests")]
 
@@ -117,7 +117,7 @@ fn an_interrupted_run_of_a_campaign_is_done_again() {
     let [done] = &entries(&runs)[..] else { panic!("the second run was kept, too") };
     assert_ne!(runs_to_do(), before);
     assert_eq!(entries(&world.path("data")), Vec::<std::path::PathBuf>::new());
-    // One that older programs kept although it was stopped in its load.
+    // A report that older programs kept although the run was stopped in its load.
     let text = std::fs::read_to_string(done).unwrap();
     let mut answer: serde_json::Value = serde_json::from_str(&text).unwrap();
     answer["report"]["phases"] = serde_json::Value::Array(Vec::new());
@@ -213,7 +213,7 @@ fn help_is_a_command_too() {
     assert_eq!(page(&["help", "figure"]), page(&["figure", "--help"]));
 }
 
-/// An added store costs what it costs, and that is said before.
+/// The cost of an added store is announced beforehand.
 #[test]
 fn added_stores_are_part_of_the_plan() {
     let world = World::new();

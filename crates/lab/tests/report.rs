@@ -281,7 +281,8 @@ fn counters_that_disagree_are_pointed_out() {
     let mut report = report();
     report.amplification.store_written += 1_000_000;
     assert!(table::render(&report).contains("DISAGREE"));
-    // What the system counts by its rounding is no disagreement, in its direction and to its limit.
+    // Bytes that the system counts by its rounding are no disagreement, in one direction and up to
+    // their limit.
     let told = |change: fn(&mut vlsm_measure::report::Amplification)| {
         let mut report = self::report();
         change(&mut report.amplification);
@@ -297,7 +298,7 @@ fn counters_that_disagree_are_pointed_out() {
     assert!(told(
         |amp| (amp.store_written, amp.rounding) = (amp.store_written + 1_000_000, 1_000_000)
     ));
-    // Nor is what the page cache kept from the device, in its own.
+    // Neither are bytes that the page cache kept from the device, in the other direction.
     assert!(!told(|amp| (amp.store_read, amp.cached) = (amp.store_read + 1_000_000, 1_000_000)));
     assert!(told(|amp| (amp.store_read, amp.cached) = (amp.store_read + 1_000_000, 100_000)));
     assert!(told(|amp| (amp.store_written, amp.cached) = (amp.store_written + 90_000_000, 1_000)));

@@ -49,7 +49,7 @@ fn verdicts_need_three_pairs_and_an_interval_beside_one() {
     // Pairs count, not medians: the machine became four times slower in between.
     let drifting = [(11.0, 10.0), (44.0, 40.0), (22.0, 20.0)];
     assert_eq!(verdict(&drifting, Better::Lower), Verdict::Worse);
-    // As sure as can be, and of no weight.
+    // The difference is certain, but too small to count.
     assert_eq!(verdict(&[(99_999.0, 100_000.0); 9], Better::Lower), Verdict::NoDifferenceShown);
     assert_eq!(Ratio::of(&[], Better::Lower), None);
 }

@@ -1,5 +1,5 @@
-//! One chart of each kind on a page that is left in the folder for tests' files: to be looked at
-//! in a browser, in light and dark.
+//! One chart of each kind, on a page that stays in the folder for tests' files, to be viewed in a
+//! browser in light and dark mode.
 
 mod synthetic;
 

@@ -1,4 +1,4 @@
-//! The page of reports: well formed, complete, honest about what is missing, and fetching nothing.
+//! The page of reports: well formed, complete, clear about missing values, and loading nothing.
 
 mod synthetic;
 

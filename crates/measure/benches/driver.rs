@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p vlsm-measure --bench driver [-- ROUNDS]` alternates between the rates, a few
 //! seconds each, and prints each round: the latency of a null operation and the share of one core.
-//! On a quiet machine; anything else that runs shows in the P99.9.
+//! Run it on a quiet machine, because every other process shows in the P99.9.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

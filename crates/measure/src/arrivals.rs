@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use times::Times;
 
 /// The least time between two wake-ups of clients, in nanoseconds. A wake-up costs from 8 to 40 µs
-/// of a processor, so this bounds what waking up takes; it also is most of an open loop's floor.
+/// of a processor, so this bounds the cost of wake-ups. It is also most of an open loop's floor.
 pub const MIN_SLEEP: u64 = 125_000;
 
 /// The times at which requests are made.
@@ -85,7 +85,7 @@ impl Pattern {
         Self { segments: segments.collect(), poisson: false }
     }
 
-    /// All times by this factor, at the same rates.
+    /// Multiplies all times by this factor, at the same rates.
     #[must_use]
     pub fn scale(mut self, time_factor: f64) -> Self {
         self.segments.iter_mut().for_each(|segment| segment.seconds *= time_factor);
@@ -122,7 +122,7 @@ impl Pattern {
 }
 
 impl Arrivals {
-    /// All times by this factor, at the same rates.
+    /// Multiplies all times by this factor, at the same rates.
     #[must_use]
     pub fn scale(self, time_factor: f64) -> Self {
         match self {

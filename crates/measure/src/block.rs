@@ -2,14 +2,15 @@
 //! counters.
 //!
 //! 1. The device is the one that holds a folder: a partition, or a whole disk.
-//! 2. It is found by the device number of the folder. A file system that has none of a block device
-//!    is looked up in the mount table: by the file that it was mounted from (btrfs), or by its
-//!    upper folder (overlay). In all other cases the text says that there is no device.
+//! 2. It is found by the device number of the folder. If this is not the number of a block device,
+//!    the file system is looked up in the mount table: by the file that it was mounted from
+//!    (btrfs), or by its upper folder (overlay). In all other cases the text says that there is no
+//!    device.
 //! 3. The counters are sectors of 512 bytes, in the device's folder in sysfs.
 //!
-//! The kernel counts what reaches the device, whoever caused it: other processes on the same device
-//! are in it, and so are buffered writes, at the time when the kernel writes them back. A limit or
-//! a throttle delays requests and does not hide them.
+//! The kernel counts all bytes that reach the device, including those of other processes, and
+//! buffered writes at the time when it writes them back. A limit or a throttle delays requests and
+//! does not hide them.
 
 use crate::process::Device;
 use std::fs::read_to_string;
@@ -68,7 +69,7 @@ impl Block {
         &self.name
     }
 
-    /// The bytes that it moved since the system started; `None` if the kernel does not tell.
+    /// The bytes that it moved since the system started; `None` if the kernel does not report them.
     #[must_use]
     pub fn moved(&self) -> Option<Device> {
         counted(&read_to_string(&self.counters).ok()?)
@@ -102,7 +103,7 @@ fn below(mountinfo: &str, folder: &Path) -> Vec<PathBuf> {
         let (source, options) = (source.next()?, source.next().unwrap_or_default());
         folder.starts_with(point).then_some((point.components().count(), source, options))
     });
-    // Of mounts on the same folder the last one is seen.
+    // Of several mounts on the same folder, the last one is visible.
     let Some((_, source, options)) = mounted.max_by_key(|(depth, ..)| *depth) else {
         return Vec::new();
     };

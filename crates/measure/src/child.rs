@@ -8,8 +8,8 @@
 //! 3. The child ends with an [`Answer`] as JSON on standard output. The parent adds the latencies
 //!    of its own reads from the device.
 //!
-//! The parent passes an interrupt on: the child ends its phase, answers with the report of what it
-//! has and removes its data. If the parent dies, the child is interrupted (on Linux).
+//! The parent passes an interrupt on: the child ends its phase, answers with its report so far and
+//! removes its data. If the parent dies, the child is interrupted (on Linux).
 //!
 //! A child may leave the steps themselves to another program ([`serve_with`]): a store in another
 //! language needs its driver in that language.
@@ -149,10 +149,10 @@ pub fn serve(open: &Open<'_>, stop: &AtomicBool) -> Result<(), String> {
     serve_with(&|spec, dir, stop, tell| run_here(open, spec, dir, stop, tell), stop)
 }
 
-/// As [`serve`], but `run` does the steps: in another program, which inherits the limits.
+/// Like [`serve`], but `run` does the steps: in another program, which inherits the limits.
 ///
 /// # Errors
-/// As [`serve`].
+/// Like [`serve`].
 pub fn serve_with(run: &Run<'_>, stop: &AtomicBool) -> Result<(), String> {
     end_with_parent();
     let spec: RunSpec = serde_json::from_reader(std::io::stdin().lock())

@@ -1,7 +1,7 @@
 //! The clock of measurements, and sleeping to a point in time. No other module reads the time.
 //!
 //! The kernel delays the wake-ups of a thread by up to its timer slack, 50 µs by default. A client
-//! thread sets it to 1 ns, so that the store makes a request late and not the driver.
+//! thread sets it to 1 ns, so that late requests are due to the store and not to the driver.
 #![allow(clippy::disallowed_methods)]
 
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ impl Clock {
     }
 
     /// Waits until the given nanosecond or until another thread unparks this one. It may also wake
-    /// up without a reason.
+    /// up spuriously.
     pub fn park_until(&self, at: u64) {
         let now = self.now();
         if at > now {

@@ -197,7 +197,8 @@ impl Interval {
 /// One interval of a run; the last one may be shorter than the others.
 ///
 /// Its percentiles are those of at least [`stretch::LEAST`] requests: of this interval, and of the
-/// intervals before it back to the last one that has the same percentile. Zero: there are none.
+/// intervals before it back to the last one that has the same percentile. Zero means that there are
+/// none.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Point {

@@ -64,7 +64,7 @@ impl RunSpec {
         self.check_space_for(folder, self.disk_needed())
     }
 
-    /// About how many bytes are loaded beforehand.
+    /// The approximate number of bytes that are loaded beforehand.
     #[must_use]
     pub fn loaded_bytes(&self) -> u64 {
         match self.load {
@@ -73,7 +73,7 @@ impl RunSpec {
         }
     }
 
-    /// About how many seconds it takes to load the data beforehand.
+    /// The approximate seconds that it takes to load the data beforehand.
     #[must_use]
     pub fn load_seconds(&self) -> f64 {
         self.loaded_bytes() as f64 / 30e6
@@ -121,7 +121,7 @@ impl RunSpec {
         self.load.as_ref().map(|_| self.dir().join(name))
     }
 
-    /// About how many seconds its steps take.
+    /// The approximate seconds that its steps take.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.steps.iter().map(Step::seconds).sum::<f64>() + 2.0
@@ -147,7 +147,7 @@ impl Step {
         (phase.ops.unwrap_or(u64::MAX).min(by_time) as f64 * share) as u64
     }
 
-    /// About how many seconds it takes.
+    /// The approximate seconds that it takes.
     fn seconds(&self) -> f64 {
         match self {
             Self::Settle(_) => 3.0,

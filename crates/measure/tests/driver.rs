@@ -14,7 +14,7 @@ use vlsm_measure::workload::data::{Data, Shape};
 use vlsm_measure::workload::sizes::Sizes;
 use vlsm_measure::workload::{Preset, Records, Workload};
 
-/// Counts; at one of its writes it sleeps, from another one on it fails.
+/// Counts its calls. It sleeps at one of its writes, and fails from another one on.
 #[derive(Default)]
 struct Odd {
     puts: AtomicU64,
@@ -86,7 +86,7 @@ fn one_slow_answer_delays_every_request_that_was_due_meanwhile() {
     assert_eq!(writes.len(), 10_000);
     assert!(writes.max() >= 100_000_000);
     assert!(writes.value_at_quantile(0.96) > 50_000_000, "{:?}", Percentiles::of(writes));
-    // A closed loop hides it all but once.
+    // A closed loop shows it only once.
     let store = Odd { sleep_at: slow, ..Odd::default() };
     let closed = phase("load", Arrivals::Closed, 1);
     let outcome = drive(&store, &Phase { ops: Some(10_000), ..closed });
@@ -126,7 +126,7 @@ fn the_stop_flag_ends_a_phase_without_end() {
     assert_eq!(outcome.misses, store.gets.load(Relaxed), "every get of it finds nothing");
 }
 
-/// Notes what it is asked to do; of every hundredth get it knows nothing.
+/// Records its calls, and finds nothing at every hundredth get.
 #[derive(Default)]
 struct Notes {
     gets: AtomicU64,
@@ -240,7 +240,8 @@ fn one_client_writes_while_the_others_read() {
 
 #[test]
 fn intervals_have_the_length_asked_for() {
-    // Of fewer than a thousand reads, or writes, an interval has no percentile. Here it has 3,000.
+    // An interval with fewer than a thousand reads, or writes, has no percentile. Here it has
+    // 3,000.
     let open = phase("a", Arrivals::Poisson(60_000.0), 2);
     let outcome = drive(&NullStore::default(), &Phase { seconds: Some(0.5), ..open });
     let points = &outcome.series.0;
@@ -266,7 +267,7 @@ fn a_rate_that_the_driver_cannot_keep_is_refused() {
     let fast = phase("a", Arrivals::Open(2e9), 2);
     let refused = floor(&fast, &data).expect_err("nobody can do that").to_string();
     assert!(refused.contains("2000000000 requests per second") && refused.contains("reaches"));
-    // Of a pattern the peak is tried.
+    // A pattern is tried at its peak.
     let peak = Arrivals::Varying(Pattern::new([(10.0, 10.0), (1.0, 2e9)]));
     assert!(floor(&phase("a", peak, 2), &data).is_err());
     let slow = phase("a", Arrivals::Open(1000.0), 2);

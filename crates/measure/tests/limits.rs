@@ -1,5 +1,6 @@
-//! Limits on the process that runs this: throttled direct writes take the time they must, and
-//! leaving restores what was. One test in a process of its own, because limits hold for all of it.
+//! Limits on the process of this test: throttled direct writes take as long as the limit requires,
+//! and dropping the limits restores the former state. It is one test in a process of its own,
+//! because limits apply to the whole process.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 #![cfg(target_os = "linux")]
 

@@ -18,7 +18,7 @@ use vlsm_measure::workload::data::{Data, Shape};
 use vlsm_measure::workload::sizes::Sizes;
 use vlsm_measure::workload::{Records, Workload};
 
-/// Notes what it is asked.
+/// Records its calls.
 #[derive(Default)]
 struct Notes(Mutex<Vec<(Act, Vec<u8>)>>);
 

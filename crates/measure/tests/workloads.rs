@@ -1,7 +1,8 @@
-//! Workloads against the definitions they are named after: shares of operations, and which records.
+//! Workloads compared with the definitions after which they are named: the shares of operations,
+//! and the choice of records.
 //!
-//! Frequencies are compared by chi-square; the limits are those of one run in ten thousand, and
-//! the seeds are fixed, so a test that passes once passes always.
+//! Frequencies are compared by chi-square; one run in ten thousand exceeds the limits by chance.
+//! The seeds are fixed, so a test that passes once always passes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -143,7 +144,7 @@ fn scans_are_as_long_as_defined() {
     assert!((mean(&lengths("cruise-scan-50")) - 5.0).abs() < 0.1);
     assert!(lengths("seekrandom").iter().all(|length| *length == 1));
     assert!(lengths("silk").iter().all(|length| (10..=90).contains(length)));
-    // P(length > x) = (1 + k x / σ)^(-1/k), but for those that wrap around.
+    // P(length > x) = (1 + k x / σ)^(-1/k), except for lengths that wrap around.
     let mixgraph = lengths("mixgraph");
     let below = |x: usize| mixgraph.iter().filter(|length| **length <= x).count() as f64;
     for x in [5, 20, 100] {

@@ -101,8 +101,9 @@ impl Candidate {
             .any(|(place, table)| over(place.level()) && table.range.overlaps(&other.range))
     }
 
-    /// A table that it would bring newer keys below: it lies between an input and the output level,
-    /// shares a key with the input, and is no input itself. A sound candidate has none.
+    /// A table below which it would bring newer keys. The table lies between an input and the
+    /// output level, shares a key with the input, and is no input itself. A sound candidate has
+    /// none.
     #[must_use]
     pub fn jumps_over<'a>(&self, version: &'a Version) -> Option<(u8, &'a Arc<Table>)> {
         self.inputs.tables.iter().find_map(|(place, input)| {

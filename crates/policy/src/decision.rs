@@ -46,8 +46,8 @@ pub struct CallOrder {
 pub struct Grants {
     /// Candidates to start, as indices into the list the schedule was given, most urgent first.
     pub start: Vec<usize>,
-    /// Jobs to cancel; their unfinished output is discarded. One that is already being installed
-    /// cannot be cancelled any more; what conflicts with it is then not started.
+    /// Jobs to cancel; their unfinished output is discarded. A job that is already being installed
+    /// cannot be cancelled any more; candidates that conflict with it are then not started.
     pub cancel: Vec<JobId>,
     /// Jobs that are paused and keep their reservations.
     pub paused: Vec<JobId>,

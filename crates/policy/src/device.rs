@@ -2,8 +2,8 @@
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §V.B ("a reading and write performance mapping for different reading/writing
-//! ratios"). A point says what share of the bytes was read, and how many bytes per second were then
-//! read and written at once; between two points the throughput is that of both in proportion.
+//! ratios"). A point gives the share of the bytes that was read, and the bytes per second that were
+//! then read and written together. Between two points the throughput is interpolated linearly.
 
 use serde::{Deserialize, Serialize};
 use vlsm_core::{BytesPerSec, Error, Result};

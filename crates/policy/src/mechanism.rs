@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use vlsm_core::Result;
 
-/// A shape, a schedule or an admission with what the registry must know of it.
+/// A shape, a schedule or an admission with the facts that the registry needs.
 pub trait Mechanism: Sized {
     /// A short description.
     const WHAT: &'static str;
@@ -26,7 +26,7 @@ pub trait Mechanism: Sized {
     fn new(tree: &TreeOptions, own: &Self::Options) -> Result<Self>;
 }
 
-/// The options of one mechanism. [`Default`] is what its source advises.
+/// The options of one mechanism. [`Default`] gives the values that its source advises.
 pub trait MechanismOptions:
     Debug + Clone + PartialEq + Default + Serialize + DeserializeOwned
 {
@@ -38,7 +38,7 @@ pub trait MechanismOptions:
         Ok(())
     }
 
-    /// Makes what depends on sizes or durations smaller, for experiments of a smaller size.
+    /// Makes options that depend on sizes or durations smaller, for smaller experiments.
     fn scale(&mut self, _: Scale) {}
 
     /// Draws options for a store of a test, which lives for milliseconds with memtables of a few
@@ -106,13 +106,13 @@ macro_rules! registry {
                 Ok(())
             }
 
-            /// As [`MechanismOptions::scale`]($crate::mechanism::MechanismOptions::scale).
+            /// Like [`MechanismOptions::scale`]($crate::mechanism::MechanismOptions::scale).
             pub(crate) fn scale(&mut self, by: $crate::smaller::Scale) {
                 use $crate::mechanism::MechanismOptions;
                 $(self.$name.scale(by);)*
             }
 
-            /// As [`MechanismOptions::shrink`]($crate::mechanism::MechanismOptions::shrink).
+            /// Like [`MechanismOptions::shrink`]($crate::mechanism::MechanismOptions::shrink).
             pub(crate) fn shrink(
                 &mut self,
                 tree: &$crate::tree::TreeOptions,

@@ -1,9 +1,9 @@
-//! The answer to a name that is not known: the nearest known one, and all of them. Names are those
-//! of profiles, mechanisms, options, workloads and figures.
+//! The answer to an unknown name: the nearest known name, and all known names. Names are those of
+//! profiles, mechanisms, options, workloads and figures.
 
 use vlsm_core::Error;
 
-/// The error for a name that is not known.
+/// The error for an unknown name.
 pub fn unknown<'a>(
     option: &'static str,
     name: &str,
@@ -12,7 +12,7 @@ pub fn unknown<'a>(
     Error::InvalidOption { option, why: suggestion(name, known) }
 }
 
-/// The text of the error for a name that is not known.
+/// The text of the error for an unknown name.
 pub(crate) fn suggestion<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.collect();
     let list = known.join(", ");
@@ -38,7 +38,7 @@ fn resembles(name: &str, entry: &str, distance: usize) -> bool {
 }
 
 /// The number of letters to change, add, leave out or swap with the next one that makes one word
-/// the other. Capitals are as small letters.
+/// the other. Upper and lower case count as the same letter.
 fn distance(a: &str, b: &str) -> usize {
     // Names are short; longer ones resemble none.
     if a.len() > 64 {

@@ -13,10 +13,11 @@
 //!    takes the floor's bucket at most as far, so that some of the floor is left for L0.
 //! 5. Among the jobs that may step, workers take the most urgent one, so deeper classes get the
 //!    bandwidth that urgent ones leave. If the schedule says so, compactions step in turn instead.
-//! 6. If the schedule asks for it, the spans of time, each of a given length, are counted in which
-//!    a job waited because the limit was used up.
+//! 6. If the schedule asks for it, time is divided into spans of a given length, and the spans in
+//!    which a job waited because the limit was used up are counted.
 //!
-//! A bucket holds at most what `BURST` fills. This is a pure value: the caller passes the time.
+//! A bucket holds at most the bytes of a `BURST` at its rate. This is a pure value: the caller
+//! passes the time.
 
 use crate::candidate::Class;
 use crate::decision::{Bandwidth, Counted};

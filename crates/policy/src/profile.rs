@@ -1,6 +1,6 @@
 //! Named profiles: a shape, a schedule, an admission and their sizes, each a file in `profiles/`
-//! (docs/mechanisms.md, "Profiles"). Any other triple is a profile with mechanisms of one's own:
-//! `rocksdb/schedule=fifo/admission=open` has the sizes of `rocksdb`.
+//! (docs/mechanisms.md, "Profiles"). Any other combination is a profile with some mechanisms
+//! replaced: `rocksdb/schedule=fifo/admission=open` has the sizes of `rocksdb`.
 //!
 //! A file has the options that it changes of another profile, as a user's file of options has:
 //!

@@ -197,7 +197,7 @@ impl TreeOptions {
         self.debt_soft = pick.of(&[None, None, Some(Bytes::kib(32))]);
         self.debt_hard = self.debt_soft.map(|soft| soft * 4);
         self.trivial_move = pick.of(&[true, true, true, false]);
-        // Not drawn, so that what is drawn after it stays the same.
+        // Not drawn, so that the later draws stay the same.
         self.jobs_yield = self.growth == 4;
     }
 }

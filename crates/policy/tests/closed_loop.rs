@@ -1,10 +1,10 @@
-//! Every profile in a closed loop with a device, in virtual time: what policies decide changes what
-//! they see next (`plant/mod.rs`), and whatever the load does, certain things must not happen
+//! Every profile in a closed loop with a device, in virtual time: the decisions of policies change
+//! their next inputs (`plant/mod.rs`), and certain faults must not occur under any load
 //! (`plant/watch.rs`).
 //!
-//! Loads are shares of what the profile sustains, times are in units of 32 memtables at that rate
-//! (`plant/base.rs`), so a profile that is added to the list is covered as it is. The last tests
-//! spoil policies on purpose: each bad habit must be noticed.
+//! Loads are shares of the rate that the profile sustains, and times are in units of 32 memtables
+//! at that rate (`plant/base.rs`), so new profiles are covered without changes. The last tests
+//! spoil policies on purpose: each fault must be noticed.
 
 mod files;
 mod plant;
@@ -19,7 +19,7 @@ use vlsm_policy::{
     Admission, Admit, Candidate, Class, Grants, Policies, PolicyOptions, Running, Schedule, Signals,
 };
 
-/// Units in which everything that a scenario left must be done. It is hardly more than one unit's
+/// Units in which all work that a scenario left must be done. It is little more than one unit's
 /// work; a schedule that grants a tenth of the device may take ten times as long.
 const DRAIN: f64 = 10.0;
 /// Factor by which debt may exceed the base's with two trees, in a burst or on a slow device.
@@ -40,7 +40,7 @@ fn every_profile(scenario: fn(&Base) -> Faults) {
     assert!(report.is_empty(), "\n{report}");
 }
 
-/// From idle to 80 % of what is sustained, for two units. Nothing may pile up: a write waits for
+/// From idle to 80 % of the sustained rate, for two units. No backlog may grow: a write waits for
 /// less than a unit, half of the scenario.
 #[test]
 fn step_load() {
@@ -68,9 +68,9 @@ fn lets_l1_wait(options: &PolicyOptions) -> bool {
     options.schedule == "silk" && ahead && options.tree.overflow.is_none()
 }
 
-/// SILK as written under 80 % of what is sustained. Without valleys L1 grows by its target and more
-/// in each unit, because L0→L1 is always due; with a quarter of the time in valleys it stays at a
-/// few targets. All is paid when the load ends.
+/// SILK as written under 80 % of the sustained rate. Without valleys L1 grows by its target and
+/// more in each unit, because L0→L1 is always due; with a quarter of the time in valleys it stays
+/// at a few targets. All debt is paid when the load ends.
 #[test]
 fn silk_compacts_l1_in_valleys() {
     let base = base("silk");
@@ -118,8 +118,8 @@ fn silk_lets_writers_go_on_while_readers_have_the_device() {
 }
 
 /// The same over two trees that share device and workers, one with three times the other's load:
-/// neither starves. Where an L1 with a bound waits until all of L0 fits, what is owed in a flood is
-/// that of one full L0 and the L1 under it, and each tree has these.
+/// neither starves. If a bounded L1 waits until all of L0 fits, the debt in a flood is that of one
+/// full L0 and the L1 under it, for each tree.
 #[test]
 fn step_load_on_two_trees() {
     every_profile(|base| {
@@ -132,7 +132,7 @@ fn step_load_on_two_trees() {
     });
 }
 
-/// Bursts of ten times a low load, twice what is sustained, and valleys without any load. A burst
+/// Bursts of ten times a low load, twice the sustained rate, and valleys without any load. A burst
 /// brings eight memtables in an eighth of a unit; half of them are done meanwhile and the others
 /// before the next burst. So no write waits for a unit.
 #[test]
@@ -150,8 +150,8 @@ fn bursts_and_valleys() {
     });
 }
 
-/// At half of what is sustained the device falls to a quarter for half a unit, and comes back. An
-/// eighth of a unit's work is left by then, done in another quarter.
+/// At half of the sustained rate the device falls to a quarter of its speed for half a unit, and
+/// recovers. An eighth of a unit's work is left by then, and is done in another quarter.
 #[test]
 fn slow_disk() {
     every_profile(|base| {
@@ -166,10 +166,11 @@ fn slow_disk() {
     });
 }
 
-/// Writes at 80 %, so that jobs are under way; then reads take nine tenths of the device for twelve
-/// units, while writes need two thirds of what they leave; then there are no reads. By any model
-/// the load is high: SILK and DLC must hold back what they are made to, steadily, and must not stop
-/// the writers by it. What takes a tenth of a unit otherwise takes one: no write waits for two.
+/// Writes at 80 %, so that jobs are in progress; then reads take nine tenths of the device for
+/// twelve units, while writes need two thirds of the rest; then there are no reads. By any model
+/// the load is high: SILK and DLC must steadily hold back the jobs that they are made to hold back,
+/// and must not stop the writers by it. Work that otherwise takes a tenth of a unit takes one: no
+/// write waits for two.
 #[test]
 fn reads_at_the_devices_limit() {
     every_profile(|base| high_load(base, base.options.build().expect("legal options")));
@@ -194,7 +195,8 @@ fn high_load(base: &Base, policies: Policies) -> Faults {
 fn lets_go(options: &PolicyOptions, held: HeldBack) -> Option<String> {
     let SilkOptions { bandwidth, scheduling, .. } = options.schedules.silk;
     let held_back = match &*options.schedule {
-        // vLSM's L1 proposes only what the next run needs. That has started by then, and is paused.
+        // vLSM's L1 proposes only what the next run needs. That job has started by then, and is
+        // paused.
         "silk" if bandwidth && scheduling && options.shape == "vlsm" => held.paused > 0,
         "silk" if bandwidth && scheduling => held.paused > 0 && held.deeper > 0,
         "dlc" => held.l0 > 0,
@@ -203,14 +205,15 @@ fn lets_go(options: &PolicyOptions, held: HeldBack) -> Option<String> {
     (!held_back || held.resumed > RESUMED_MAX).then(|| format!("{held:?}"))
 }
 
-/// Half more than is sustained, for ever. Writers have to wait; how they do must be steady with an
-/// admission that aims at a rate, and with any at least two fifths of what is sustained are let in:
-/// debt is paid with interest where it grows. (RocksDB's stops and goes by its design.)
+/// Half more than the sustained rate, without end. Writers have to wait. Their rate must be steady
+/// with an admission that aims at a rate. With any admission at least two fifths of the sustained
+/// rate are let in: growing debt costs additional work. (RocksDB's admission stops and goes by
+/// design.)
 #[test]
 fn constant_overload() {
     every_profile(|base| {
         let aims_at_a_rate = base.options.admission == "cruise";
-        // CruiseDB's controller takes some sixty windows to come to rest.
+        // CruiseDB's controller takes about sixty windows to settle.
         let units = if aims_at_a_rate { 3.0 } else { 1.0 };
         let mut plant = base.plant(&[1.0]);
         plant.run(Load::writes(1.5 * base.sustained), units / 2.0 * base.unit);
@@ -231,8 +234,8 @@ fn constant_overload() {
     });
 }
 
-/// Half more than is sustained, for three units. The least that was let in during a half second, as
-/// a share of the mean, and all that was wrong.
+/// Half more than the sustained rate, for three units. Returns the least that was let in during a
+/// half second, as a share of the mean, and all faults.
 fn least_let_in(base: &Base, schedule: &str, admission: &str) -> (f64, Faults) {
     let mut options = base.options.clone();
     (options.schedule, options.admission) = (schedule.into(), admission.into());
@@ -252,7 +255,7 @@ fn least_let_in(base: &Base, schedule: &str, admission: &str) -> (f64, Faults) {
 }
 
 /// bLSM's promise (2012, §4): merges bound the rate of writes, but never for long. Under overload
-/// no half second brings less than two fifths of the mean. With the gear alone writers stop
+/// every half second lets in at least two fifths of the mean. With the gear alone writers stop
 /// whenever memory is full, and with the spring alone they wait for whole merges of C1′.
 #[test]
 fn bounded_waits_under_overload() {
@@ -268,7 +271,7 @@ fn bounded_waits_under_overload() {
 /// Spoils the decision of a good schedule, given the signals, the candidates and the running jobs.
 type Spoil = fn(&mut Grants, &Signals, &[&Candidate], &[Running]);
 
-/// A good schedule with a bad habit.
+/// A good schedule whose decisions are spoilt.
 #[derive(Debug)]
 struct Spoilt {
     good: Box<dyn Schedule>,
@@ -292,7 +295,7 @@ impl Schedule for Spoilt {
     }
 }
 
-/// An admission by a function of the time and of what was written.
+/// An admission that is a function of the time and of the bytes written.
 #[derive(Debug)]
 struct Spoiler(fn(&Signals) -> Admit);
 
@@ -306,7 +309,7 @@ impl Admission for Spoiler {
     }
 }
 
-/// RocksDB under half of what it sustains, with policies spoilt.
+/// RocksDB under half of the rate that it sustains, with spoilt policies.
 fn spoilt(spoil: impl FnOnce(Policies) -> Policies) -> Faults {
     let base = base("rocksdb");
     let policies = spoil(base.options.build().expect("legal options"));
@@ -359,7 +362,7 @@ fn dawdles(grants: &mut Grants, signals: &Signals, list: &[&Candidate], _: &[Run
     }
 }
 
-/// Whatever is half done is cancelled, and begins again.
+/// Jobs that are half done are cancelled, and begin again.
 fn cancels(grants: &mut Grants, signals: &Signals, _: &[&Candidate], running: &[Running]) {
     let compactions = running.iter().filter(|job| job.candidate.frees != Class::Memtable);
     grants.cancel = compactions.filter(|job| job.done > job.left).map(|job| job.job).collect();
@@ -378,7 +381,7 @@ fn starts_twice(grants: &mut Grants, _: &Signals, _: &[&Candidate], _: &[Running
     grants.start.extend(grants.start.clone());
 }
 
-/// Lets a few memtables in, then nothing any more.
+/// Lets in a few memtables, and then nothing.
 fn shuts(signals: &Signals) -> Admit {
     match signals.counters.write_bytes.0 >> 28 {
         0 => Admit::OPEN,
@@ -426,7 +429,7 @@ fn bad_habits_are_noticed() {
     assert!(faults.contains_key(&Fault::Waited), "{faults:#?}");
 }
 
-/// A schedule that knows no high load, and one that hesitates.
+/// A schedule that ignores a high load, and one that hesitates.
 #[test]
 fn letting_go_under_a_high_load_is_noticed() {
     for profile in ["silk", "dlc"] {
@@ -447,7 +450,7 @@ fn letting_go_under_a_high_load_is_noticed() {
     assert!(faults.contains_key(&Fault::LetGo), "{faults:#?}");
 }
 
-/// A schedule that only flushes: writers wait, or where nothing stops them, debt grows.
+/// A schedule that only flushes: writers wait or, if nothing stops them, debt grows.
 #[test]
 fn debt_that_nobody_pays_is_noticed() {
     let only_flushes: Spoil = |grants, _, list, _| {
@@ -460,7 +463,7 @@ fn debt_that_nobody_pays_is_noticed() {
         let mut plant = base.plant_with((shape, spoilt, admission), &[1.0]);
         step(&base, &mut plant);
         let faults = plant.finish(0.0);
-        // Where nothing may enter memory before a merge, jobs are missed before writes wait.
+        // If nothing may enter memory before a merge, missing jobs are noticed before writes wait.
         let noticed = [Fault::Waited, Fault::Stalled, Fault::DebtGrew, Fault::Idle];
         let noticed = noticed.iter().any(|fault| faults.contains_key(fault));
         assert!(noticed, "{}: {faults:#?}", profile.name);

@@ -18,21 +18,21 @@
 //! | `chain`, `pressure` | | what the shape says |
 //! | `decide workers=2 now=10 device=200M gets=50 …` | | what the schedule decides |
 //! | `admit 0.5 0.9 debt=8M runs=3` | | what the admission lets in at this slowdown and stop |
-//! | `admit now=1000 fill=0.5 writes=9 …` | | the same, of a store that has counted so much |
+//! | `admit now=1000 fill=0.5 writes=9 …` | | the same, of a store with these counts |
 //!
-//! `decide` tells the schedule the pressure of the tree, the time in milliseconds, the device's
+//! `decide` gives the schedule the pressure of the tree, the time in milliseconds, the device's
 //! bandwidth, and counters: `writes`, `write-bytes`, `gets`, `scans`, `cache-miss-blocks`,
 //! `cache-miss-bytes`, `job-read`, `job-written`, `drained`. They count from the beginning, as in
 //! the engine. Job j1 has merged `done.j1` bytes of its input. `stopped-writers` is the number of
 //! writers that wait for a memtable, `sealed` the number of sealed memtables. A value that is not
-//! named keeps its value of the case before. The shape sees the size of memtables that the last
+//! named keeps its value from the previous case. The shape sees the size of memtables that the last
 //! decision set.
 //!
 //! `admit` also takes, in any place: the time `now` in ms, the watermark `fill` of memory, the part
 //! of it that no job has merged (`unmerged`), the number of memtables that are `sealed`, what was
 //! counted since the beginning (`writes`, `write-bytes`, `gets`, `cache-miss-bytes`, `job-read`,
-//! `job-written`), and `device`, the bytes per second that it moves of any mix. What is left out is
-//! 0. Options of one mechanism are named as `cruise.k1=0.5`.
+//! `job-written`), and `device`, the bytes per second that it moves of any mix. Arguments that are
+//! left out are zero. Options of one mechanism are named as `cruise.k1=0.5`.
 #![allow(clippy::disallowed_methods, reason = "test data is read and rewritten as files")]
 
 use std::fmt::Write;
@@ -52,7 +52,7 @@ struct World {
     candidates: Candidates,
     jobs: u64,
     signals: Signals,
-    /// Jobs that the last decision paused, and since when they have been.
+    /// Jobs that the last decision paused, and the times at which they were paused.
     paused: Vec<(JobId, Micros)>,
     /// Bytes of their input that jobs have merged.
     done: Vec<(String, Bytes)>,
@@ -296,7 +296,7 @@ impl World {
         print_grants(&grants)
     }
 
-    /// Puts what `decide` was told into the signals.
+    /// Puts the arguments of `decide` into the signals.
     fn observe(&mut self, args: &[&str]) {
         let signals = &mut self.signals;
         for arg in args {
@@ -330,8 +330,8 @@ impl World {
         signals.pressure = vec![(self.facts.tree, Arc::new(pressure))];
     }
 
-    /// Each argument pair is one tree; `debt=` and `runs=` hold for the last one named. What is
-    /// named otherwise is of the store.
+    /// Each pair of numbers is one tree; `debt=` and `runs=` apply to the last one. All other
+    /// arguments apply to the store.
     fn admit(&mut self, args: &[&str]) -> String {
         let mut trees: Vec<Pressure> = Vec::new();
         let mut numbers = Vec::new();
@@ -485,7 +485,7 @@ fn describe(candidate: &Candidate) -> String {
     out
 }
 
-/// Runs one file; returns it with the outputs as they are.
+/// Runs one file. Returns it with the actual outputs.
 fn rerun(text: &str) -> String {
     let mut world = World::new();
     let mut cases = Vec::new();

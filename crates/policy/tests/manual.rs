@@ -1,4 +1,4 @@
-//! Manual compactions, job by job: what they propose, what they wait for and when they are done.
+//! Manual compactions, job by job: their proposals, their waits, and their end.
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -130,7 +130,7 @@ fn it_follows_tables_that_a_shape_moves_deeper() {
         edit.add(2, table);
         edit.apply(version).expect("sound")
     };
-    // A table is moved when its turn is next, behind another's turn, and after its own.
+    // A table is moved when it is next, when another table is next, and after its own turn.
     for (jobs_before, moves) in [(0, 1), (0, 2), (1, 2), (1, 1000)] {
         let mut manual = Manual::new(Bytes::new(), None, Seq(50), Micros(7));
         let (facts, options) = (TreeFacts::default(), TreeOptions::default());
@@ -138,7 +138,8 @@ fn it_follows_tables_that_a_shape_moves_deeper() {
         for jobs in 0.. {
             assert!(jobs < 10, "{}", text::print(&version));
             if jobs == jobs_before {
-                // Proposed first, as a request that waits for the job which moves the table.
+                // The table is proposed first, by a request that then waits for the job that moves
+                // the table.
                 let _ = manual.next(&version, &facts, &Busy::default(), &options);
                 version = moved(&version, moves);
             }

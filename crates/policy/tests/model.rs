@@ -1,9 +1,9 @@
 //! A closed loop without data: random inserts through memtables, candidates, jobs and installs, by
 //! the same policy code that the engine runs ([`round::tick`]), on files that hold only keys and
-//! ages. No time passes, so rates mean nothing: writers stop where the shape says so.
+//! ages. No time passes, so rates mean nothing: writers stop when the shape requires it.
 //!
-//! Asserted all along: every version is sound and legal for its shape; jobs take the oldest of L0
-//! first; L0 and the levels keep to their bounds, SSTs to their sizes; whenever nothing runs,
+//! Asserted at every step: every version is sound and legal for its shape; jobs take the oldest of
+//! L0 first; L0 and the levels keep to their bounds, SSTs to their sizes; whenever nothing runs,
 //! something can start as long as a memtable waits. At the end: levels within their targets, and
 //! every key shows its newest entry.
 
@@ -64,10 +64,10 @@ struct Report {
 struct Model {
     options: PolicyOptions,
     shape: Arc<dyn Shape>,
-    /// Out while it decides.
+    /// None while a decision is made.
     deciders: Option<Deciders>,
     tree: Tree,
-    /// Whether the tree or its jobs changed since the shape was last asked.
+    /// Whether the tree or its jobs changed since the last call of the shape.
     marked: bool,
     known: Known,
     jobs: Vec<Job>,
@@ -117,8 +117,8 @@ impl Model {
         self.shape.pressure(&self.tree.version, &self.facts()).stop >= 1.0
     }
 
-    /// Decides and starts, then lets one job go on. With `must`, it is a fault if nothing can
-    /// happen.
+    /// Decides and starts, then lets one job continue. With `must`, it is a fault if no progress is
+    /// possible.
     fn tick(&mut self, must: bool) -> bool {
         self.marked = true;
         let (shape, mut deciders) = (self.shape.clone(), self.deciders.take().expect("one tick"));
@@ -331,7 +331,7 @@ fn ascending_and_descending_keys() {
 
 #[test]
 fn hot_ranges() {
-    // Nine of ten inserts go to a thousandth of the keys, which moves on.
+    // Nine of ten inserts go to a thousandth of the keys, and these keys change over time.
     run_all(|n, random| {
         let hot = (n / 2_000) << 22;
         if random % 10 == 0 { random } else { hot + random % (1 << 22) }
@@ -358,7 +358,7 @@ fn odd_sizes_make_progress_too() {
     }
 }
 
-/// Guards from every few keys to hardly any, and levels and runs from the fewest on.
+/// Guards from one in a few keys to very few, and levels and runs from the fewest on.
 #[test]
 fn guards_of_any_density() {
     for (levels, runs, trigger) in [(1, 1, 1), (1, 4, 2), (2, 3, 3), (3, 2, 1), (4, 3, 2)] {
@@ -495,7 +495,7 @@ fn figures() {
             {
                 let mut options = scaled(name);
                 let sst = options.tree.sst_max;
-                // A block is smaller than an entry, which is the least that there is here.
+                // A block is smaller than an entry, which is the smallest unit here.
                 let sst_min = if parts == 1 { sst - Bytes(ENTRY) } else { sst / parts };
                 let mut vlsm = VlsmOptions::default();
                 (vlsm.sst_min, vlsm.phi, vlsm.overlap) = (sst_min, phi, overlap);

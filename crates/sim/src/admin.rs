@@ -7,7 +7,7 @@
 //!
 //! After each life of the store, whatever its end, all its copies are opened on a machine without
 //! faults, and then removed. A copy that was reported as done exists, even after a power failure.
-//! Any other copy shows a right prefix, too, or is refused as no store.
+//! Any other copy shows a right prefix, too, or is refused because it is not a store.
 
 use crate::disk::Disk;
 use crate::env::{End, SimConfig, SimEnv};
@@ -194,7 +194,7 @@ impl Admin {
         self.ended(&target, restored.is_ok());
         restored?;
         let report = vlsm::verify_with(&env, &target, &mut |_| {})?;
-        // What cannot be listed or read counts as damaged.
+        // Files that cannot be listed or read count as damaged.
         if report.damaged && !self.limits.reads_may_fail && !self.limits.lists_may_fail {
             return Err(wrong(format!("a restored copy is damaged: {report:?}")));
         }
@@ -282,7 +282,7 @@ pub(crate) fn check_copies(
     }
 }
 
-/// Checks a copy after the end of the store's life. Returns what became of it.
+/// Checks a copy after the end of the store's life. Returns the result.
 fn check_one(
     env: &Arc<SimEnv>,
     copy: &Copy,

@@ -287,7 +287,8 @@ impl Plan {
             space = Some((rng.below(most), Duration::from_micros(rng.below(300_000))));
         }
         let admins = *rng.pick(&[0, 0, 1, 2]);
-        // Drawn aside, so that the other parameters of a story do not depend on it.
+        // Drawn from a separate stream, so that the other parameters of a story do not depend on
+        // it.
         let some = u64::from(Rng::new(seed).fork(FOLLOWER).one_in(3));
         let followers = if story.followed { 3 } else { some };
         let erased = Rng::new(seed).fork(ERASER).one_in(2);

@@ -148,7 +148,7 @@ impl Faults {
 
 /// Makes calls of a script of one life fail: every `stride`-th call, once and for ever, in every
 /// way. The script continues to its end. Its reads must be right, and must succeed if only writes
-/// fail. Afterwards a working disk must give everything acknowledged.
+/// fail. Afterwards all acknowledged writes must be readable on a working disk.
 ///
 /// # Errors
 /// The first wrong answer, with the call.

@@ -109,7 +109,7 @@ pub struct Fault {
     pub kind: Kind,
     /// Calls of this name; none for all.
     pub name: Option<&'static str>,
-    /// Calls on files whose names end so.
+    /// Calls on files whose names have this suffix.
     pub suffix: &'static str,
     /// The first affected call, counted from 0.
     pub nth: u64,
@@ -121,7 +121,7 @@ pub struct Fault {
 pub const PASSING_MAX: u64 = 40;
 
 impl Fault {
-    /// Whether only a clock may notice the fault.
+    /// Whether the fault only delays calls.
     #[must_use]
     pub fn passes(&self) -> bool {
         match self.kind {
@@ -133,8 +133,8 @@ impl Fault {
         }
     }
 
-    /// Whether what the store does by these calls, which change nothing, may fail because of this
-    /// fault.
+    /// Whether an operation of the store by these calls, which change nothing, may fail because of
+    /// this fault.
     #[must_use]
     pub fn hits(&self, calls: &[&str]) -> bool {
         let harmless = matches!(self.kind, Kind::NoSpace | Kind::Short) || self.passes();

@@ -8,7 +8,7 @@
 //! 2. A snapshot shows the state of its moment, whatever is cleared later.
 //! 3. A reopened store shows one of the states that the loss allows.
 //!
-//! After a change that failed it writes no more in this life. What a full device refused left
+//! After a failed change it writes no more in this life. A change that a full device refused left
 //! nothing behind.
 
 use crate::env::SimEnv;
@@ -198,7 +198,7 @@ impl Eraser {
         })
     }
 
-    /// Clears the keyspace. What was acknowledged before is then durable, in all keyspaces.
+    /// Clears the keyspace. All earlier acknowledged writes are then durable, in all keyspaces.
     fn clear(&mut self, keyspace: &Keyspace) -> Result<()> {
         let acknowledged = self.shared.ledger.lock().acknowledged();
         self.change(Promise::Power, Pairs::new(), || keyspace.clear())?;

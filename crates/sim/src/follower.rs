@@ -1,7 +1,7 @@
 //! A reader beside the concurrent clients, as another process would be: it follows the store
 //! (`Db::open_read_only`), and catches up at random moments.
 //!
-//! What it shows must be whole batches as of one moment ([`crate::ledger`]):
+//! It must show whole batches as of one moment ([`crate::ledger`]):
 //! 1. at least what the store had promised to keep when the call began, and what the reader has
 //!    shown before,
 //! 2. at most what was issued when the call ended,

@@ -80,7 +80,7 @@ pub enum Command {
     Checkpoint(String),
     /// Lets time pass until values with an expiry have expired.
     Expire,
-    /// Checks that the store has reached at least so much, in this life.
+    /// Checks that the store has reached at least this number, in this life.
     Reached(reached::Milestone, u64),
     /// Closes in order.
     Close,
@@ -383,7 +383,7 @@ impl Player {
         self.change(Promise::Power, &[], issue, |_| world.clear(space))
     }
 
-    /// Makes a change of the contents: the writes that are asked for, with what the history adds.
+    /// Makes a change of the contents: the requested writes, and those that the history adds.
     fn change(
         &self,
         promise: Promise,
@@ -405,7 +405,7 @@ impl Player {
                 state.history.acknowledge(0, promise);
                 writes.iter().for_each(|write| state.contents.apply(write));
             }
-            // What was refused left nothing behind.
+            // A refused change left nothing behind.
             Err(Error::NoSpace { .. }) => state.history.refuse(0),
             Err(_) => {
                 let mut contents = state.contents.clone();

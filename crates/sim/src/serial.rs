@@ -1,20 +1,21 @@
-//! Concurrent transactions, and whether what they saw has an order in which they could have run one
-//! after the other.
+//! Concurrent transactions, and a check that one order, in which they run one after the other,
+//! explains all that they saw.
 //!
 //! Each key holds a list of numbers. A transaction reads lists and ranges of keys, and appends
-//! numbers that nobody else appends. So a list tells the order of its appends, and what a read
-//! found tells which of them it saw (as in "Elle: Inferring Isolation Anomalies from Experimental
-//! Observations", 2020). From that follow edges between committed transactions:
-//! 1. *ww*: it appended to a list next after the other.
+//! numbers that no other transaction appends. So a list gives the order of its appends, and the
+//! result of a read shows which of them it saw (as in "Elle: Inferring Isolation Anomalies from
+//! Experimental Observations", 2020). This gives edges between committed transactions:
+//! 1. *ww*: it appended to a list directly after the other.
 //! 2. *wr*: it read a list up to an append of the other.
-//! 3. *rw*: the other appended next to a list after what it read. A range that was read has read
-//!    every key in it, also those that were absent.
+//! 3. *rw*: the other appended to a list directly after the part that it read. A read of a range
+//!    reads every key in it, also absent ones.
 //! 4. *time*: it began after the other had ended.
 //!
 //! A cycle of edges means that no order explains what was seen. Besides, no list may have an append
 //! of a transaction that did not commit, no append may be lost, and a transaction must see its own.
 //!
-//! A transaction that met another write has read its snapshot all the same, so its reads count.
+//! A transaction that failed with a conflict has read its snapshot nevertheless, so its reads
+//! count.
 //!
 //! Lists are kept in three ways: in one keyspace an append reads the list and puts the longer one,
 //! in another it is an operand of the merge operator, which reads nothing, and some lists belong to
@@ -135,8 +136,8 @@ impl Client {
         *next
     }
 
-    /// Appends to an owned list without a transaction: by a file, or by a put with a delete of a
-    /// range around which there is nothing.
+    /// Appends to an owned list without a transaction: by a file, or by a put with a delete of an
+    /// empty range.
     fn own(&mut self, seen: &mut Seen) -> vlsm::Result<()> {
         let (space, number) = (self.rng.index(2), self.number());
         let key = owned();
@@ -229,7 +230,7 @@ impl Client {
             found.insert(key.to_vec(), list);
             self.env.interleave();
         }
-        // A key that is not there, within what was walked over, is read, too.
+        // An absent key within the range that was walked over counts as read, too.
         let walked = |key: &Vec<u8>| {
             let front = front.as_ref().is_some_and(|front| key <= front);
             *key >= from && *key < to && (all || front || back.as_ref().is_some_and(|b| key >= b))
@@ -445,7 +446,8 @@ mod tests {
         let serial = [one(&[(0, &[])], &[(1, 1)]), one(&[(1, &[1])], &[(0, 2)])];
         let counts = judged(&serial, &[(0, &[2]), (1, &[1])]).unwrap();
         assert_eq!((counts.committed, counts.edges[1] > 0), (2, true));
-        // In that order they would have overlapped, had the first not ended before.
+        // This order is right only if the two overlap, not if the first ended before the second
+        // began.
         let mut stale = [one(&[], &[(0, 1)]), one(&[(0, &[])], &[(1, 2)])];
         assert!(judged(&stale, &[(0, &[1]), (1, &[2])]).is_ok());
         stale[0].ended = Duration::from_secs(1);

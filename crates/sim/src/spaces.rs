@@ -93,7 +93,7 @@ impl Client {
         Ok(state)
     }
 
-    /// Makes a change. `make` gets it done, after the book knows that it may show.
+    /// Makes a change by calling `make`, after the book has recorded that the change may show.
     fn change(
         &mut self,
         lasts: bool,
@@ -204,7 +204,7 @@ impl Client {
         )
     }
 
-    /// Gives a keyspace a name that is free.
+    /// Renames a keyspace to a free name.
     fn rename(&mut self) -> Outcome<()> {
         let (from, to) = (self.any_name(), *self.rng.pick(&NAMES));
         if from == "default" || self.book.lock().last().contains_key(to) {

@@ -161,7 +161,7 @@ pub fn tiny_options(shape: &str, rng: &mut Rng) -> Options {
     options.wal_limit = wal_least * *rng.pick(&[1, 2, 1000]);
     options.memory_limit = options.least_memory() * *rng.pick(&[1, 2, 8, 1000]);
     options.log = rng.one_in(4);
-    // A look each second would make an endless run of what is a deadlock.
+    // A look each second would turn a deadlock into an endless run.
     options.stats_on_request = false;
     options
 }

@@ -64,8 +64,8 @@ fn a_disk_full_of_the_stores_own_leftovers_keeps_no_store_closed() {
 
 #[test]
 fn a_paused_job_that_met_the_full_disk_says_so_at_once() {
-    // It told of the full disk when it went on, 1.4 s after the disk had room again, and the store
-    // refused writes once more.
+    // In these stories a paused job once reported the full disk only when it continued, 1.4 s after
+    // the disk had room again, and the store refused writes once more.
     play(10_023, 19).expect("a right story");
     play(10_035, 4_911).expect("a right story");
 }

@@ -27,8 +27,8 @@ fn harms(store: &AtRest) -> Vec<Harm> {
         harms.extend((0..*len).step_by(cut as usize).map(|len| Harm::Cut(path.clone(), len)));
         harms.push(Harm::Zero(path.clone()));
         harms.push(Harm::Remove(vec![path.clone()]));
-        // Blocks and pages. Not of the WAL: what lies last in it, and the mark that says so, may be
-        // in one page, and a torn write looks the same.
+        // Blocks and pages. The WAL is excluded: its last records, and the mark that proves their
+        // sync, may be in one page, and a torn write looks the same.
         for unit in [1024, 4096].into_iter().filter(|_| kind(path) != "wal") {
             let places = (0..len / unit).map(|place| (path.clone(), place * unit));
             let places: Vec<_> = places.collect();

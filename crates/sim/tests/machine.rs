@@ -161,7 +161,7 @@ fn no_wake_up_is_lost() {
     }
 }
 
-/// Counts its drops; in one of them it waits as engines do when they close.
+/// Counts its drops. In one of them it waits, as engines do when they close.
 struct Closing {
     drops: Arc<AtomicUsize>,
     env: Arc<SimEnv>,
@@ -205,7 +205,7 @@ fn every_crash_point_unwinds_everything() {
     }
 }
 
-/// An operator that waits where none should, until the machine is off.
+/// An operator that waits, although operators should not, until the machine is off.
 struct Waits {
     env: Arc<SimEnv>,
     asked: Arc<AtomicUsize>,
@@ -222,7 +222,7 @@ impl MergeOperator for Waits {
     }
 }
 
-/// The engine catches panics of a user's code; the end of the machine is none.
+/// The engine catches panics of user code, but the end of the machine is not a panic.
 #[test]
 fn the_end_of_the_machine_passes_through_a_users_code() {
     let (asked, answered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -1,7 +1,8 @@
 //! The same operations read the same under every shape, schedule and admission that is registered,
 //! through crashes, and whatever mechanisms a store had before.
 //!
-//! `META_SEEDS=A..B` chooses which operations, `TRIPLES_OPS=N` how many in each life of a store.
+//! `META_SEEDS=A..B` chooses the operations, and `TRIPLES_OPS=N` their number in each life of a
+//! store.
 
 mod common;
 
@@ -13,7 +14,7 @@ use vlsm_sim::world::Mechanisms;
 
 /// Lives of one store of the same mechanisms.
 const LIVES: usize = 4;
-/// Lives at least of a store that goes through all mechanisms.
+/// The least number of lives of a store that goes through all mechanisms.
 const MOVES: usize = 24;
 
 fn ops() -> u64 {

@@ -30,7 +30,7 @@ fn equals_the_oracle() {
 }
 
 /// In both, an hour passes while the readers of SSTs hold more than their share of the memory and
-/// none can be let go of.
+/// none can be evicted.
 #[test]
 fn an_idle_store_is_idle() {
     let schedule = "fifo";

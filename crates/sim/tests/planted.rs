@@ -18,7 +18,7 @@ use vlsm_sim::model;
 use vlsm_sim::script::{Player, Script};
 use vlsm_sim::{serial, spaces};
 
-/// A check, and how often at most it is tried with other seeds.
+/// A check, and the most seeds with which it is tried.
 type Check = (&'static str, u64, fn(u64) -> Result<(), String>);
 
 const CHECKS: &[Check] = &[
@@ -36,7 +36,7 @@ const CHECKS: &[Check] = &[
     ("concurrent transactions have an order", 400, |seed| serial::run(seed).map(drop)),
     ("hot keys hide nothing newer", 60, common::hot_keys_hide_nothing),
     ("a crash at every file operation with hot keys", 9, |seed| {
-        // Only with the first options does it have to keep anything.
+        // Only the first options require it to keep anything.
         let draw = [10, 12, 15][seed as usize % 3];
         let mut text = HOT.replace("options triad 6", &format!("options triad {draw}"));
         if draw != 10 {
@@ -72,8 +72,9 @@ const CHECKS: &[Check] = &[
     ("every file operation fails", 1, |seed| fail_every(&short()?, seed, 3).map(drop)),
 ];
 
-/// The check that is tried first, for bugs that the first ones of the list do not catch. The order
-/// costs or saves minutes and decides nothing: a bug that escapes it meets all the others.
+/// The check that is tried first, for bugs that the first checks of the list do not catch. The
+/// order saves minutes and does not affect the result: a bug that escapes the first check meets all
+/// the others.
 const FIRST: &[(&str, &[Bug])] = &[
     (
         "a disk full of leftovers keeps no store closed",
@@ -142,7 +143,7 @@ fn short() -> Result<Script, String> {
     Script::parse("short", include_str!("../scripts/short.txt"))
 }
 
-/// The first line of what a check says that fails. A hang for real and a broken assertion are
+/// The first line of the message of a failing check. A real hang and a broken assertion are
 /// failures, too.
 fn failure_of(check: fn(u64) -> Result<(), String>, seed: u64) -> Option<String> {
     let checked = catch_unwind(AssertUnwindSafe(|| check(seed)));
@@ -151,10 +152,10 @@ fn failure_of(check: fn(u64) -> Result<(), String>, seed: u64) -> Option<String>
     Some(line.chars().take(160).collect())
 }
 
-/// The check that catches the bug, with the seed and the first line of what it says.
+/// The check that catches the bug, with the seed and the first line of its message.
 ///
 /// # Panics
-/// When that check fails without the bug as well: then it has caught nothing.
+/// If that check also fails without the bug, because then it has caught nothing.
 fn hunt(bug: Bug) -> Option<String> {
     plant(Some(bug));
     let mut caught = None;
@@ -187,12 +188,13 @@ fn the_first_checks_exist() {
     }
 }
 
-// The clock is of the report only.
+// The clock is only for the report.
 #[allow(clippy::disallowed_methods)]
 #[test]
 fn every_planted_bug_is_caught() {
     let only = std::env::var("PLANTED").ok();
-    // Panics are caught and told in one line, so what each prints would only hide a real failure.
+    // Panics are caught and reported in one line each, so their output would only hide a real
+    // failure.
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
     let mut survivors = Vec::new();

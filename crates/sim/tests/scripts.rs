@@ -87,7 +87,7 @@ fn every_script_is_played() {
 fn every_call_fails() {
     let stride = common::number("FAULT_STRIDE", 10);
     let seed = common::number("FAULT_SEED", 7);
-    // Of the smallest store several schedules, as that costs little.
+    // The smallest store is played with several schedules, because that costs little.
     let few = (seed..seed + 8).map(|seed| ("few", seed, 1));
     let runs: Vec<_> = few
         .chain(

@@ -15,7 +15,7 @@ use vlsm_sim::world::Mechanisms;
 /// memory that a store can have, one such batch waits for hundreds of small flushes.
 const WAIT_MAX: Duration = Duration::from_secs(57);
 
-/// What the tasks beside the clients do.
+/// The operations of the tasks beside the clients.
 const BESIDE: [&str; 17] = [
     "copy",
     "copy read",
@@ -99,7 +99,7 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// Hardly any room anywhere, one worker, one thread for its file operations.
+/// Very little memory and space, one worker, and one thread for file operations.
 fn narrow(options: &mut Options) {
     options.workers = 1;
     options.io_threads = 1;

@@ -84,16 +84,16 @@ impl Inode {
         Ok(())
     }
 
-    /// Makes the device have all that programs see.
+    /// Copies everything that programs see to the device.
     pub(super) fn keep(&mut self) {
         for change in self.pending.drain(..) {
             apply(&mut self.durable, &change);
         }
     }
 
-    /// Makes the device have what programs see of a range, and no more of the writes that are
-    /// pending. The range must be within the file as the device has it: where a change of the
-    /// length is pending, all is kept.
+    /// Copies the part of the file in a range, as programs see it, to the device, and no more of
+    /// the pending writes. The range must be within the file as the device has it: if a change of
+    /// the length is pending, everything is copied.
     pub(super) fn keep_range(&mut self, from: u64, to: u64) {
         let lengthens = |change: &Change| match change {
             Change::Write { offset, bytes } => {
@@ -137,7 +137,7 @@ impl Inode {
         self.seen = self.durable.clone();
     }
 
-    /// Makes the device have a random part of the pending changes.
+    /// Copies a random part of the pending changes to the device.
     pub(super) fn keep_some(&mut self, random: &mut Random) {
         let pending = std::mem::take(&mut self.pending);
         let count = pending.len() as u64;

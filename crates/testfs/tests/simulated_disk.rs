@@ -1,4 +1,4 @@
-//! The simulated disk and the injected faults: what a crash keeps, and what is counted.
+//! The simulated disk and the injected faults: the data that a crash keeps, and the counts.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn what_is_synced_stays_and_the_rest_may_go() {
         assert!(content[1024..].chunks(512).all(|s| s.iter().all(|b| *b == s[0])));
         seen.insert((content.len(), sector[0], content.get(1024).copied()));
     }
-    // Three contents of one sector; and of another zero or two, where the file is long enough.
+    // One sector has three contents; another has zeros or two contents, if the file is long enough.
     assert_eq!(seen.len(), 9);
     assert_eq!(outcome(CrashMode::Random, 7), outcome(CrashMode::Random, 7));
 }

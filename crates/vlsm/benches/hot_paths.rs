@@ -1,13 +1,13 @@
-//! The time that one operation takes on the paths where every nanosecond counts: to see what a
-//! change adds to them.
+//! The time of one operation on the paths where every nanosecond counts, to measure the cost of a
+//! change.
 //!
 //! `cargo bench -p vlsm --bench hot_paths`. One thread. Gets of random keys and iterators that read
 //! one pair, over a memtable that nothing changes meanwhile; then puts with the durability `Lazy`
-//! and `Buffered` into a store of their own. Each is done in short rounds, all in turns, and the
-//! processor time of the thread is taken, so other programs disturb little. It prints the fastest
-//! round and the lower quartile of the rounds, in nanoseconds for one operation. To compare two
-//! versions, build the program of each and run the two in turns: one run is noisier than the
-//! difference that is looked for.
+//! and `Buffered` into a store of their own. The paths run in short rounds, in turns, and the
+//! processor time of the thread is measured, so other programs disturb little. It prints the
+//! fastest round and the lower quartile of the rounds, in nanoseconds for one operation. To compare
+//! two versions, build the program of each and run the two in turns: the noise of one run is larger
+//! than typical differences.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -16,7 +16,7 @@ use vlsm::{Db, Durability, Keyspace, WriteOptions};
 
 const KEYS: u64 = 20_000;
 const ROUNDS: u64 = 150;
-/// Operations of a round.
+/// The operations of a round.
 const COUNT: u64 = 5_000;
 const VALUE: [u8; 100] = [7; 100];
 
@@ -32,7 +32,7 @@ fn used() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// The nanoseconds that `work` takes, over a round.
+/// The nanoseconds of one call of `work`, averaged over a round.
 fn cost(seed: u64, work: &dyn Fn(u64)) -> f64 {
     let mut rng = SmallRng::seed_from_u64(seed);
     let begun = used();

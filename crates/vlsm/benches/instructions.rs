@@ -1,12 +1,12 @@
-//! The instructions of each path: figures that are the same on a busy machine.
+//! The instructions of each path. These figures are the same on a busy machine.
 //!
 //! `cargo bench -p vlsm --bench instructions [-- NAMES]`. Each path runs in a process of its own
 //! under callgrind, which counts the instructions of one function: of `measured` here, which only
-//! the client's thread calls, or of the merge that a flush and a compaction step. What is printed
-//! is instructions for one operation, beside the figure kept in docs/performance.md ("Instructions
-//! of each path"). It fails if a path takes over 3 % more than what is kept, or less than 0.9 of
-//! it: then the figure there is changed, and its line says why. Without Valgrind it says so and
-//! ends.
+//! the client's thread calls, or of the steps of the merge of a flush or compaction. It prints the
+//! instructions for one operation, beside the figure kept in docs/performance.md ("Instructions of
+//! each path"). It fails if a path takes over 3 % more than the kept figure, or less than 0.9 of
+//! it. Then change the figure there, and give the reason in its line. Without Valgrind it reports
+//! that and ends.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: files and time are the system's.
 
@@ -20,22 +20,22 @@ use vlsm::{Batch, ByteCount, Db, Durability, Keyspace, Options, WriteOptions};
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance.md");
 const HEADING: &str = "## Instructions of each path";
 const ACCEPTED: RangeInclusive<f64> = 0.9..=1.03;
-/// The variable that makes this program one path.
+/// The environment variable with which this program runs only one path.
 const PATH: &str = "INSTRUCTIONS_PATH";
 const CLIENT: &str = "instructions::measured";
 const MERGE: &str = "vlsm::job::merge::Merge::step";
 
 /// Pairs of each store: with 24 + 176 bytes, 8 MB.
 const KEYS: u64 = 40_000;
-/// Operations that are counted.
+/// The number of counted operations.
 const COUNT: u64 = 5_000;
 const VALUE: [u8; 176] = [7; 176];
 
 struct Case {
     name: &'static str,
-    /// The function whose instructions count.
+    /// The function whose instructions are counted.
     function: &'static str,
-    /// Does it, and returns the number of operations.
+    /// Runs the path, and returns the number of operations.
     run: fn(&Path) -> u64,
 }
 
@@ -80,7 +80,8 @@ fn main() {
     {
         let kept_now = figure(&kept, case.name);
         let mut counted = count(case);
-        // A writer that meets another thread at a lock takes more: the least of some counts.
+        // A writer that meets another thread at a lock takes more instructions, so the least of
+        // several counts is used.
         for _ in 0..4 {
             if kept_now.is_some_and(|kept| counted > kept * ACCEPTED.end()) {
                 counted = counted.min(count(case));
@@ -105,7 +106,7 @@ fn main() {
     }
 }
 
-/// The figure that the table has for this path.
+/// The figure of this path in the table.
 fn figure(text: &str, name: &str) -> Option<f64> {
     let table = text.split_once(HEADING)?.1;
     let table = table.split("\n## ").next()?;
@@ -141,7 +142,7 @@ fn count(case: &Case) -> f64 {
     all / operations
 }
 
-/// What callgrind counts in the client's thread.
+/// The function that callgrind counts in the client's thread.
 #[inline(never)]
 fn measured(work: &mut dyn FnMut(u64)) {
     for number in 0..COUNT {
@@ -149,7 +150,7 @@ fn measured(work: &mut dyn FnMut(u64)) {
     }
 }
 
-/// Does the work a few times first, so that what is done once does not count.
+/// Runs the work a few times first, so that one-time work is not counted.
 fn counted(mut work: impl FnMut(u64)) -> u64 {
     for number in 0..100 {
         work(number);
@@ -164,7 +165,7 @@ fn key(number: u64) -> [u8; 24] {
     key
 }
 
-/// A store in which nothing happens by itself while it is small: one memtable takes it all.
+/// A store without background work while it is small: one memtable holds all its data.
 fn open(path: &Path) -> Db {
     let configure = |options: &mut Options| {
         options.policy.tree.memtable_bytes = ByteCount::mib(64);
@@ -178,7 +179,7 @@ fn put(main: &Keyspace, number: u64) {
     main.put_with(key(number), VALUE, options).expect("takes writes");
 }
 
-/// A store whose even keys are in the memtable. The order of the puts is by chance.
+/// A store with the even keys in the memtable, put in random order.
 fn filled(path: &Path) -> Db {
     let db = open(path);
     let main = db.default_keyspace();
@@ -193,17 +194,17 @@ fn filled(path: &Path) -> Db {
     db
 }
 
-/// The same in the last level.
+/// The same store, with the keys in the last level.
 fn flushed(path: &Path) -> Db {
     let db = filled(path);
     db.flush().expect("can be flushed");
     db.default_keyspace().compact_range(..).expect("can be compacted");
-    // All blocks into the cache.
+    // This reads all blocks into the cache.
     assert_eq!(db.default_keyspace().len().expect("reads"), KEYS);
     db
 }
 
-/// Gets of even keys, which are there, or of odd ones.
+/// Gets of even keys, which exist, or of odd keys, which do not.
 fn gets(db: &Db, odd: u64) -> u64 {
     let (main, mut rng) = (db.default_keyspace(), SmallRng::seed_from_u64(2));
     counted(|_| {
@@ -230,7 +231,7 @@ fn seeks(db: &Db) -> u64 {
     })
 }
 
-/// Puts of random keys into a memtable that has some already.
+/// Puts of random keys into a memtable that already has entries.
 fn puts(path: &Path, durability: Durability) -> u64 {
     let db = filled(path);
     let (main, mut rng) = (db.default_keyspace(), SmallRng::seed_from_u64(4));
@@ -279,13 +280,13 @@ fn compaction(path: &Path) -> u64 {
     merged(path, |number| SmallRng::seed_from_u64(number).random_range(0..2_u8) == 0)
 }
 
-/// The same, but with thousands of neighbours from one run.
+/// The same, but with thousands of consecutive keys from one run.
 fn long_runs(path: &Path) -> u64 {
     merged(path, |number| number / 2_000 % 2 == 0)
 }
 
-/// What is counted are two flushes and the compaction of both: the figure is of an entry of all of
-/// them together.
+/// Counts two flushes and the compaction of both; the figure is the average for an entry of all
+/// three.
 fn merged(path: &Path, first: fn(u64) -> bool) -> u64 {
     let db = open(path);
     let main = db.default_keyspace();

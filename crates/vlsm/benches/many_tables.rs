@@ -1,8 +1,8 @@
-//! A tree of 500,000 tables: how long it takes to open, and to install one more flush.
+//! A tree of 500,000 tables: the time to open it, and to install another flush.
 //!
-//! `cargo bench -p vlsm --bench many_tables`. The manifest is generated; the files it names are
-//! there, but empty, because neither opening nor flushing looks into them. What is timed is the
-//! engine itself: `Event::Opened`, and `Event::Installed` of a hundred flushes.
+//! `cargo bench -p vlsm --bench many_tables`. The manifest is generated. Its files exist, but are
+//! empty, because neither an open nor a flush reads them. The times are those of the engine itself:
+//! `Event::Opened`, and `Event::Installed` of a hundred flushes.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: files and time are the system's.
 
@@ -35,7 +35,7 @@ fn main() {
         }
     };
     let db = Db::builder(&dir).profile("rocksdb").expect("known").listener(listener);
-    // No compaction: it would look into the files.
+    // No compaction, because it would read the files.
     let db = db.configure(|options| {
         let tree = &mut options.policy.tree;
         (tree.l0_trigger, tree.l0_max) = (2 * FLUSHES, 4 * FLUSHES);
@@ -64,8 +64,8 @@ fn main() {
     db.close().expect("closes");
 }
 
-/// Adds tables to the store's manifest: a level as full as the growth factor has it, each over its
-/// own keys, the last one with the rest.
+/// Adds tables to the store's manifest. Each level is filled according to the growth factor, and
+/// the last one with the rest. Each table has its own range of keys.
 fn generate(dir: &Path) {
     let env: Arc<dyn Env> = RealEnv::new();
     let (mut manifest, mut state) = Manifest::recover(&env, dir).expect("a manifest");

@@ -1,7 +1,8 @@
-//! The own skip list against crossbeam-skiplist, as a memtable: pairs of 24 + 176 bytes in random
-//! order, 8 MB and 64 MB, 1, 2 and 15 writers, then random gets by one reader.
+//! Compares the store's own skip list with crossbeam-skiplist, as a memtable: pairs of 24 + 176
+//! bytes in random order, 8 MB and 64 MB, 1, 2 and 15 writers, then random gets by one reader.
 //!
-//! `cargo bench -p vlsm --bench memtable`. Rounds alternate between the two; medians of the rounds.
+//! `cargo bench -p vlsm --bench memtable`. Rounds alternate between the two; the medians of the
+//! rounds are printed.
 
 use crossbeam_skiplist::SkipMap;
 use std::cmp::Reverse;
@@ -61,7 +62,7 @@ impl Map for Crossbeam {
     }
 }
 
-/// The processor time of this process in nanoseconds: other programs do not disturb it much.
+/// The processor time of this process in nanoseconds. Other programs disturb it little.
 fn cpu_time() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64

@@ -1,9 +1,10 @@
 //! The time of 64 keys read together, compared with 64 gets.
 //!
-//! `cargo bench -p vlsm --bench multi_get -- FOLDER`. The store is made in the folder, which should
-//! be on the device to be measured; without one it is in the folder for temporary files. Random
-//! keys are read with direct I/O and a cache of 1 MB, so nearly each key reads a block; then with
-//! everything in the cache. The two ways alternate, each on keys of its own; the medians count.
+//! `cargo bench -p vlsm --bench multi_get -- FOLDER`. The store is created in the folder, which
+//! should be on the device to be measured; without an argument it is in the folder for temporary
+//! files. Random keys are read with direct I/O and a cache of 1 MB, so nearly each key reads a
+//! block, and then with all data in the cache. The two ways alternate, each on keys of its own; the
+//! medians are printed.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: files and time are the system's.
 
@@ -73,7 +74,7 @@ fn main() {
     let folder = folder.expect("a folder for the store");
     let path = folder.path().join("store");
     let db = open(&path, ByteCount::mib(1), 4);
-    // Each key once, in an order that is not theirs.
+    // Puts each key once, not in key order.
     for number in 0..KEYS {
         db.put(key(number * 7_919 % KEYS), [7; 176]).expect("written");
     }

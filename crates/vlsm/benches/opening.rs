@@ -1,8 +1,8 @@
 //! The time that a store of 4 GB takes to open: after a close, and after its process was killed.
 //!
-//! `cargo bench -p vlsm --bench opening`. Loads 20 M pairs of 24 + 176 bytes in random order, opens
-//! the closed store three times, then three times lets a process of its own write for a while,
-//! kills it and opens what it left. What is timed is the engine's own `Event::Opened`.
+//! `cargo bench -p vlsm --bench opening`. Loads 20 M pairs of 24 + 176 bytes in random order, and
+//! opens the closed store three times. Then, three times, it lets another process write for a
+//! while, kills it and opens the store. The times are those of the engine's own `Event::Opened`.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: processes and time are the system's.
 
@@ -14,7 +14,7 @@ use vlsm::Db;
 use vlsm_core::event::Event;
 
 const PAIRS: u64 = 20_000_000;
-/// In its environment, the folder of the store that a writing process writes to.
+/// The environment variable of the writing process that holds the folder of its store.
 const WRITER: &str = "VLSM_BENCH_WRITER";
 
 fn main() {

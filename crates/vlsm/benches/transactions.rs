@@ -1,11 +1,11 @@
 //! The cost of a transaction, compared with the batch that it commits.
 //!
-//! `cargo bench -p vlsm --bench transactions`. One thread writes batches of four random keys;
-//! beside it the same writes are made by transactions. Then the same with a read of each key before
-//! it is written: gets and a batch, and a transaction. They alternate in rounds over one store in
-//! memory's reach; the ratio is that of two neighbours, and the median of the rounds counts. Then
-//! two and four threads do transactions that read and write, on keys of their own, where no
-//! conflict is possible, and on the same hundred keys.
+//! `cargo bench -p vlsm --bench transactions`. One thread writes batches of four random keys, and
+//! transactions with the same writes. Then it also reads each key before it writes it: gets and a
+//! batch, and a transaction. Batches and transactions alternate in rounds over one store that fits
+//! in memory; the ratio is that of adjacent rounds, and its median is printed. Then two and four
+//! threads run transactions that read and write, on keys of their own, where no conflict is
+//! possible, and on the same hundred keys.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: files and time are the system's.
 
@@ -18,7 +18,7 @@ use vlsm::{Batch, Db, Durability, WriteOptions};
 const KEYS: u64 = 200_000;
 const ROUNDS: usize = 7;
 const SLICE: Duration = Duration::from_millis(700);
-/// Keys of a transaction.
+/// The number of keys of a transaction.
 const WIDTH: usize = 4;
 
 fn key(number: u64) -> [u8; 24] {
@@ -27,7 +27,7 @@ fn key(number: u64) -> [u8; 24] {
     key
 }
 
-/// The times a second that `work` is done in a slice.
+/// The calls of `work` per second in a slice.
 fn rate(mut work: impl FnMut(&mut SmallRng), seed: u64) -> f64 {
     let mut rng = SmallRng::seed_from_u64(seed);
     let (begun, mut count) = (Instant::now(), 0_u64);
@@ -101,7 +101,7 @@ fn main() {
     }
 }
 
-/// Transactions of several threads at once, on keys of their own or on the same hundred.
+/// Runs transactions of several threads at once, on keys of their own or on the same hundred.
 fn together(
     threads: u64,
     shared: bool,

@@ -1,4 +1,5 @@
-//! The store from asynchronous code, with tokio: no call of the store blocks an executor's thread.
+//! Uses the store from asynchronous code, with tokio. No call of the store blocks an executor's
+//! thread.
 //!
 //! ```text
 //! cargo run -p vlsm --example async_tokio [FOLDER]
@@ -7,11 +8,11 @@
 //! The store's calls are blocking: a read may wait for the device, a write for a sync or for room.
 //! 1. So reads, scans and syncs run in `spawn_blocking`. Handles are cheap to clone and `Send`, and
 //!    a transaction owns what it needs, so they move into the closure.
-//! 2. A small `Lazy` write with a deadline of zero mostly goes into memory, without a file call. It
-//!    fails with `Busy` if it would have to wait; then the same batch goes to `spawn_blocking`. So
-//!    the executor's threads stay free even when the store holds writers back.
-//! 3. A scan sends its pairs through a bounded channel. A slow receiver stops the scan, and a
-//!    receiver that goes away ends it.
+//! 2. A small `Lazy` write with a deadline of zero usually goes into memory, without a file call.
+//!    It fails with `Busy` if it would have to wait; then the same batch goes to `spawn_blocking`.
+//!    So the executor's threads stay free even when the store delays writers.
+//! 3. A scan sends its pairs through a bounded channel. A slow receiver stops the scan, and
+//!    dropping the receiver ends it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use vlsm::{Batch, Bytes, Db, Durability, Error, Keyspace, Result, WriteOptions};
 
-/// Writes a batch; it is waited for off the executor, and only if there is something to wait for.
+/// Writes a batch. If the write has to wait, it waits outside of the executor.
 async fn write(db: &Db, batch: Batch) -> Result<()> {
     let lazy = WriteOptions::durability(Durability::Lazy);
     match db.write(&batch, lazy.deadline(Duration::ZERO)) {
@@ -31,27 +32,27 @@ async fn write(db: &Db, batch: Batch) -> Result<()> {
     }
 }
 
-/// Runs a call of the store on a thread that may wait.
+/// Runs a call of the store on a thread that may block.
 async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     spawn_blocking(call).await.expect("the call does not panic, and nobody aborts it")
 }
 
-/// The pairs of a keyspace as a stream. At most 16 pairs are under way.
+/// The pairs of a keyspace as a stream. At most 16 pairs are in flight.
 fn stream(keyspace: Keyspace) -> mpsc::Receiver<Result<(Bytes, Bytes)>> {
     let (sender, receiver) = mpsc::channel(16);
     spawn_blocking(move || {
         for pair in &keyspace {
             if sender.blocking_send(pair).is_err() {
-                break; // nobody listens any more
+                break; // the receiver was dropped
             }
         }
     });
     receiver
 }
 
-/// A service: many tasks write, one makes their writes durable, and others read.
+/// A service: many tasks write, one sync makes their writes durable, and a stream reads them.
 async fn serve(db: Db) -> Result<String> {
     const TASKS: u64 = 20;
     let items = db.default_keyspace();
@@ -81,9 +82,9 @@ async fn serve(db: Db) -> Result<String> {
         count += 1;
     }
     assert_eq!(count, TASKS * 50);
-    drop(stream(items.clone())); // a stream that nobody reads ends by itself
+    drop(stream(items.clone())); // a stream without a receiver ends by itself
 
-    // A transaction moves into the closure as a whole, and runs again there after a conflict.
+    // The whole transaction moves into the closure, and runs again there after a conflict.
     let changing = db.clone();
     let before = blocking(move || {
         changing.transact(|transaction| {

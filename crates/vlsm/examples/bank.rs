@@ -8,18 +8,19 @@
 //! ```
 //!
 //! 1. **Accounts** have a balance and a city. `by_city` is a secondary index over them; every
-//!    transaction that changes a city changes the index, too.
+//!    transaction that changes a city also changes the index.
 //! 2. **Transfers** are transactions that run concurrently. They need a **session**: a token that
 //!    expires by itself.
-//! 3. **Counters** of what was done are merged in the same transaction. So they are exact, and
+//! 3. **Counters** of the operations are merged in the same transaction. So they are exact, and
 //!    cause no conflicts.
-//! 4. **Backups** are checkpoints with a number. Each has a name of its own only once it is whole.
-//! 5. A **follower**, another process, reads the store beside the bank that works, and audits it.
+//! 4. **Backups** are checkpoints with a number. Each gets its name only once it is complete.
+//! 5. A **follower**, another process, reads the store beside the working bank, and audits it.
 //! 6. A **page of metrics** is served over HTTP.
 //!
 //! The audit reads one snapshot: the sum of all balances never changes, the index has exactly the
-//! accounts, and no session is seen after its time. `tests/bank.rs` kills the bank again and
-//! again, audits what is left, and compares the counters with what was acknowledged.
+//! accounts, and no session is visible after its time. `tests/bank.rs` kills the bank again and
+//! again, audits the store after each kill, and compares the counters with the acknowledged
+//! operations.
 #![allow(
     clippy::disallowed_methods,
     reason = "an application: its threads, clock and files are those of the system"
@@ -32,19 +33,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use vlsm::{Builder, Bytes, Db, Error, Keyspace, KeyspaceOptions, Result, Snapshot};
 
-/// The bank has this many accounts, with this balance at first.
+/// The number of accounts of the bank. Each begins with the balance [`BALANCE`].
 pub const ACCOUNTS: u64 = 40;
-/// See [`ACCOUNTS`].
+/// The balance of each account at first.
 pub const BALANCE: u64 = 1000;
 const CITIES: [&str; 4] = ["Bern", "Lima", "Oslo", "Pune"];
 const SESSION: Duration = Duration::from_millis(200);
-/// The audit allows for the time between the making of a session and its write.
+/// The audit allows for this time between the creation of a session and its write.
 const LATE: Duration = Duration::from_secs(1);
 
 /// An operation of the bank. Its name is the key of its counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
-    /// A session was made.
+    /// A session was created.
     Login,
     /// An amount was transferred.
     Transfer,
@@ -65,7 +66,7 @@ impl Done {
     }
 }
 
-/// Why a transfer was not made.
+/// The reason why a transfer was refused.
 #[derive(Debug)]
 pub enum Refused {
     /// The session is unknown or has expired.
@@ -74,7 +75,7 @@ pub enum Refused {
     NoAccount,
     /// The balance is too small.
     NotEnough,
-    /// The store said no.
+    /// The store returned an error.
     Store(Error),
 }
 
@@ -97,7 +98,7 @@ impl From<Error> for Refused {
     }
 }
 
-/// A value of the table of accounts: eight bytes of balance, and the city.
+/// A value of the table of accounts: the balance in eight bytes, and the city.
 struct Account {
     balance: u64,
     city: String,
@@ -137,7 +138,7 @@ pub struct Audit {
     pub sessions: usize,
 }
 
-/// The open bank. Clones are handles to the same one.
+/// The open bank. Clones are handles to the same bank.
 #[derive(Clone)]
 pub struct Bank {
     db: Db,
@@ -148,7 +149,7 @@ pub struct Bank {
 }
 
 impl Bank {
-    /// Opens the bank; an empty store gets the accounts, all at once.
+    /// Opens the bank. An empty store gets all accounts in one transaction.
     pub fn open(builder: Builder) -> Result<Self> {
         let db = builder.open()?;
         let accounts = db.create_keyspace("accounts", KeyspaceOptions::new())?;
@@ -172,22 +173,22 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Opens a bank that nobody works in, for reading only.
+    /// Opens a bank that no process uses, for reading only.
     pub fn look_into(folder: &Path) -> Result<Self> {
         Self::of(Db::builder(folder).read_only(true).open()?)
     }
 
-    /// Opens a bank that another process works in, as it is now. [`Bank::catch_up`] shows it later.
+    /// Opens a bank that another process uses, as it is now. [`Bank::catch_up`] shows later states.
     pub fn beside(folder: &Path) -> Result<Self> {
         Self::of(Db::open_read_only(folder)?)
     }
 
-    /// Shows what the other process has done since.
+    /// Shows the later operations of the other process.
     pub fn catch_up(&self) -> Result<()> {
         self.db.catch_up().map(drop)
     }
 
-    /// A reader can create nothing, so the keyspaces have to be there.
+    /// A reader cannot create keyspaces, so they must exist.
     fn of(db: Db) -> Result<Self> {
         let [accounts, by_city, sessions, counters] =
             ["accounts", "by_city", "sessions", "counters"].map(|name| db.keyspace(name));
@@ -195,12 +196,12 @@ impl Bank {
         Ok(Self { db, accounts, by_city, sessions: sessions?, counters: counters? })
     }
 
-    /// Makes a session for an account and returns its token.
+    /// Creates a session for an account and returns its token.
     pub fn login(&self, id: u64) -> Result<u64> {
         self.login_for(id, SESSION)
     }
 
-    /// Makes a session that ends after this time.
+    /// Creates a session that ends after this time.
     fn login_for(&self, id: u64, span: Duration) -> Result<u64> {
         let token: u64 = rand::random();
         let until = (now() + span).as_micros() as u64;
@@ -259,7 +260,7 @@ impl Bank {
         Ok(bytes.map_or(0, number))
     }
 
-    /// Checks the invariants of the bank on one snapshot. A violation is a panic.
+    /// Checks the invariants of the bank on one snapshot. A violation panics.
     pub fn audit(&self) -> Result<Audit> {
         let began = now();
         let at = self.db.snapshot();
@@ -293,7 +294,7 @@ impl Bank {
         let part = folder.join("part");
         match std::fs::remove_dir_all(&part) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {} // the rest of a backup that was interrupted
+            _ => {} // the rest of an interrupted backup
         }
         self.db.checkpoint(&part)?;
         let last = backups(folder)?.pop().map_or(0, |(number, _)| number);
@@ -302,7 +303,7 @@ impl Bank {
         Ok(whole)
     }
 
-    /// The page of metrics for Prometheus: the counters, and what the store says of itself.
+    /// The page of metrics for Prometheus: the counters, and the statistics of the store.
     fn metrics(&self) -> Result<String> {
         let at = self.db.snapshot();
         let mut page = String::from("# TYPE bank_operations_total counter\n");
@@ -314,18 +315,18 @@ impl Bank {
         Ok(page)
     }
 
-    /// Answers requests for the page of metrics, one after the other, for ever.
+    /// Answers requests for the page of metrics, one after the other, forever.
     pub fn serve(&self, listener: &TcpListener) {
         for stream in listener.incoming() {
             if let Err(error) = stream.map_err(Into::into).and_then(|stream| self.answer(stream)) {
-                eprintln!("a request failed: {error}"); // a client that went away stops nothing
+                eprintln!("a request failed: {error}"); // a lost client does not stop the server
             }
         }
     }
 
     fn answer(&self, mut stream: TcpStream) -> std::result::Result<(), Box<dyn std::error::Error>> {
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        let _length = stream.read(&mut [0; 4096])?; // there is only one page, whatever is asked for
+        let _length = stream.read(&mut [0; 4096])?; // every request gets the same page
         let page = self.metrics()?;
         let kind = "text/plain; version=0.0.4";
         let length = page.len();
@@ -334,7 +335,7 @@ impl Bank {
     }
 
     /// Works as a clerk: logs in, transfers, gives an account another city. `tell` is called after
-    /// each operation that is acknowledged, and ends the work by false.
+    /// each acknowledged operation; the work ends when it returns false.
     pub fn work(&self, tell: impl Fn(Done) -> bool) -> Result<()> {
         loop {
             let token = self.login(rand::random_range(0..ACCOUNTS))?;
@@ -363,7 +364,7 @@ impl Bank {
     }
 }
 
-/// The whole backups in a folder, oldest first.
+/// The complete backups in a folder, oldest first.
 fn backups(folder: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
     if !folder.exists() {
@@ -390,7 +391,7 @@ pub fn newest_backup(
     Ok(Some((number, audit)))
 }
 
-/// A life of the bank: two clerks, a backup now and then, a page of metrics on any free port.
+/// Runs the bank: two clerks, periodic backups, and a page of metrics on any free port.
 pub fn serve_and_work(
     bank: &Bank,
     copies: &Path,
@@ -413,7 +414,7 @@ pub fn serve_and_work(
     })
 }
 
-/// A demonstration in `folder`: everything once, checked.
+/// A demonstration in `folder`: each feature once, with checks.
 pub fn run(folder: &Path) -> std::result::Result<String, Box<dyn std::error::Error>> {
     let bank = Bank::open(Db::builder(folder.join("store")))?;
     let before = bank.audit()?;
@@ -441,7 +442,7 @@ pub fn run(folder: &Path) -> std::result::Result<String, Box<dyn std::error::Err
     let sum = |audit: &Audit| audit.counters.iter().sum::<u64>();
     assert!(sum(&after) >= sum(&before) + 203, "{before:?}, {after:?}");
 
-    // The page, as a scraper reads it.
+    // Read the page, as a scraper does.
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let server = bank.clone();
@@ -457,7 +458,7 @@ pub fn run(folder: &Path) -> std::result::Result<String, Box<dyn std::error::Err
     bank.backup(&copies)?;
     let (number, copy) = newest_backup(&copies)?.expect("a backup was made");
     assert_eq!((copy.total, copy.counters), (after.total, after.counters));
-    // So is the bank, to a reader beside it.
+    // A reader beside the bank sees the same.
     let beside = Bank::beside(&folder.join("store"))?;
     assert_eq!(beside.audit()?.counters, after.counters);
     bank.relocate(7, "Oslo")?;

@@ -1,15 +1,15 @@
-//! A cache with a time to live, on disk: what was computed once is kept for a while, also over
+//! A cache on disk with a time to live: computed results are kept for a while, also across
 //! restarts.
 //!
 //! ```text
 //! cargo run -p vlsm --example cache [FOLDER]
 //! ```
 //!
-//! 1. The keyspace has a time to live, so nothing has to clean up: an expired value is not read any
-//!    more, and compactions remove it.
-//! 2. A value may have a shorter time of its own (`put_with_ttl`).
-//! 3. A cache can be computed again. So its writes are `Lazy`: they return when they are in memory,
-//!    and a crash may lose the last of them.
+//! 1. The keyspace has a time to live, so no cleanup is needed: reads do not return an expired
+//!    value, and compactions remove it.
+//! 2. A value may have a shorter time to live of its own (`put_with_ttl`).
+//! 3. The contents of a cache can be computed again. So its writes are `Lazy`: they return when
+//!    they are in memory, and a crash may lose the last of them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use vlsm::{Batch, Bytes, Db, Durability, Keyspace, KeyspaceOptions, Result, Writ
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A cache of results by the text of a request.
+/// A cache of results, with the text of the request as the key.
 struct Cache {
     db: Db,
     results: Keyspace,
@@ -30,8 +30,8 @@ impl Cache {
         Ok(Self { db, results })
     }
 
-    /// The result that is kept for a request, or the one that `compute` returns. If two threads
-    /// miss at once, both compute, and the later result stays: for a cache that does no harm.
+    /// The cached result of a request, or the one that `compute` returns. If two threads miss at
+    /// the same time, both compute, and the later result stays. This does a cache no harm.
     fn get_or(&self, request: &str, compute: impl FnOnce() -> String) -> Result<Bytes> {
         if let Some(kept) = self.results.get(request)? {
             return Ok(kept);
@@ -41,7 +41,7 @@ impl Cache {
         Ok(result.into())
     }
 
-    /// Keeps several results for a time of their own.
+    /// Keeps several results with another time to live.
     fn keep(&self, results: &[(&str, &str)], time: Duration) -> Result<()> {
         let mut batch = Batch::new();
         for (request, result) in results {
@@ -50,7 +50,7 @@ impl Cache {
         self.db.write(&batch, WriteOptions::durability(Durability::Lazy))
     }
 
-    /// Forgets all results of a kind at the cost of one write.
+    /// Deletes all results of a kind at the cost of one write.
     fn forget(&self, kind: &str) -> Result<()> {
         let end = format!("{kind};"); // the byte after the colon
         self.results.delete_range(format!("{kind}:")..end)
@@ -73,15 +73,15 @@ pub fn run(folder: &Path) -> Result<String> {
     }
     assert_eq!(computed, 50); // once each, not three times
 
-    // Short lives: afterwards the values are gone for every reader. The time of each begins when it
-    // is put into the batch, so one may be gone a moment before another.
+    // Values with a short time to live: after it they are gone for every reader. The time of each
+    // begins when it is put into the batch, so one may expire a moment before another.
     cache.keep(&[("price:tea", "2"), ("price:milk", "1")], Duration::from_millis(1))?;
     while cache.results.prefix("price:").next().is_some() {
         std::thread::yield_now();
     }
     assert!(!cache.results.contains_key("price:tea")?);
 
-    // What was kept is there after a restart.
+    // The results are still there after a restart.
     cache.db.clone().close()?;
     drop(cache);
     let cache = Cache::open(folder)?;

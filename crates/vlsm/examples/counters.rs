@@ -1,12 +1,12 @@
-//! Counters by merge: visits of pages, counted by several threads without a read.
+//! Counters by merge: several threads count visits of pages without reading.
 //!
 //! ```text
 //! cargo run -p vlsm --example counters [FOLDER]
 //! ```
 //!
-//! A merge writes an operand; the operator of the keyspace adds the operands up when the key is
-//! read, or when compactions meet them. So no thread reads, waits for another, or loses an
-//! increment. Two of the operators are built in (`add`, `max`), the third is this program's own.
+//! A merge writes an operand. The operator of the keyspace combines the operands when the key is
+//! read, or when compactions rewrite them. So no thread reads, waits for another, or loses an
+//! increment. Two of the operators are built in (`add`, `max`); the third is this program's own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ const PAGES: [&str; 3] = ["/", "/about", "/docs"];
 const THREADS: u64 = 4;
 const VISITS: u64 = 300;
 
-/// Keeps count, least and largest of numbers: a value is three numbers of eight bytes, and so is an
-/// operand.
+/// Keeps the count, the least and the largest of numbers. A value and an operand are three numbers
+/// of eight bytes each.
 struct Summary;
 
-/// Count, least and largest.
+/// The count, the least and the largest.
 type Parts = [u64; 3];
 
 impl Summary {
@@ -42,7 +42,7 @@ fn decode(bytes: &[u8]) -> Option<Parts> {
 }
 
 impl MergeOperator for Summary {
-    /// The name is stored with the keyspace: a store does not open without the operator.
+    /// The name is stored with the keyspace; opening the store without the operator fails.
     fn name(&self) -> &str {
         "example.summary"
     }
@@ -61,13 +61,14 @@ impl MergeOperator for Summary {
         Some(encode(sum))
     }
 
-    /// Operands can be combined before the value is known. That keeps a hot key short.
+    /// Operands can be combined before the value is known. This keeps the number of a hot key's
+    /// operands small.
     fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         self.merge(key, None, operands)
     }
 }
 
-/// The value of a counter; an absent one is zero.
+/// The value of a counter; an absent counter is zero.
 fn count(counters: &Keyspace, key: &str) -> Result<u64> {
     let bytes = counters.get(key)?;
     Ok(bytes.map_or(0, |bytes| u64::from_le_bytes(bytes[..].try_into().expect("`add` writes 8"))))
@@ -104,11 +105,11 @@ pub fn run(folder: &Path) -> Result<String> {
         threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
     })?;
 
-    assert_eq!(count(&visits, "/")? - before, THREADS * VISITS / 3); // none was lost
+    assert_eq!(count(&visits, "/")? - before, THREADS * VISITS / 3); // no visit was lost
     let sum = times.get("/")?.and_then(|bytes| decode(&bytes)).expect("it was merged");
     assert_eq!(sum, [count(&visits, "/")?, 1000, 1297]);
     assert_eq!(longest.get("/")?.as_deref(), Some(&1297_u64.to_be_bytes()[..]));
-    // An operand of a wrong length is refused when it is written, and nothing is written.
+    // An operand of a wrong length is refused before anything is written.
     assert!(matches!(visits.merge("/", "one"), Err(vlsm::Error::OperandRefused { .. })));
 
     let mut said = String::new();

@@ -1,19 +1,20 @@
-//! An event store with a secondary index: what happened, in order, and all that one user did.
+//! An event store with a secondary index: all events in order, and all events of one user.
 //!
 //! ```text
 //! cargo run -p vlsm --example events [FOLDER]
 //! ```
 //!
-//! 1. An event has a number as its key, big-endian, so the order of the keys is that of the events.
-//! 2. The index has a key `user 0x00 number` for each event and no values. One batch writes the
-//!    event and its index entry, so after a crash there are both or neither.
-//! 3. A query reads index and events from one snapshot, so both are of the same moment.
+//! 1. The key of an event is its number, big-endian, so the order of the keys is that of the
+//!    events.
+//! 2. The index has a key `user 0x00 number` for each event, and no values. One batch writes the
+//!    event and its index entry, so after a crash the store has both or neither.
+//! 3. A query reads the index and the events from one snapshot, so both are as of the same moment.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use vlsm::{Batch, Db, Error, Keyspace, KeyspaceOptions, Result, WriteOptions};
 
-/// An event: who did it, and what.
+/// An event: the user, and the action.
 #[derive(Debug, PartialEq, Eq)]
 struct Event {
     user: String,
@@ -25,8 +26,8 @@ struct EventStore {
     db: Db,
     events: Keyspace,
     by_user: Keyspace,
-    /// The number of the next event. It is locked while an event is written, so that the numbers
-    /// have no gaps.
+    /// The number of the next event. The lock is held while an event is written, so that the
+    /// numbers have no gaps.
     next: Mutex<u64>,
 }
 
@@ -70,7 +71,7 @@ impl EventStore {
         Ok(found)
     }
 
-    /// All events from a number on: how a reader that knows the last one goes on.
+    /// All events from a number on, for a reader that continues after the last event it knows.
     fn since(&self, first: u64) -> impl Iterator<Item = Result<(u64, Event)>> {
         self.events.range(first.to_be_bytes()..).map(|pair| {
             let (key, value) = pair?;
@@ -94,7 +95,7 @@ fn decode(bytes: &[u8]) -> Result<Event> {
     Ok(Event { user: user.to_owned(), what: what.to_owned() })
 }
 
-/// The folder has a store of another program.
+/// The error for a store of another program.
 fn strange(what: &str) -> Error {
     Error::InvalidArgument(format!("this is no event store: {what}"))
 }
@@ -112,7 +113,7 @@ pub fn run(folder: &Path) -> Result<String> {
     }
     let newest = store.of_user("ada", 2)?;
     assert_eq!(newest[0].1, Event { user: "ada".to_owned(), what: "logged in, 99".to_owned() });
-    assert_eq!(newest[1].1.what, "logged in, 98"); // of ada alone, not of adam
+    assert_eq!(newest[1].1.what, "logged in, 98"); // only those of ada, not of adam
     let since: Vec<_> = store.since(first.unwrap_or(0)).collect::<Result<_>>()?;
     assert_eq!(since.len(), 300);
     assert_eq!(store.events.len()?, store.by_user.len()?); // the index agrees with the table

@@ -1,14 +1,14 @@
-//! A page for Prometheus: an application that serves the statistics of its store under `/metrics`.
+//! A page for Prometheus: this application serves the statistics of its store under `/metrics`.
 //!
 //! ```text
 //! cargo run --release -p vlsm --example metrics_page -- FOLDER [ADDRESS]
 //! curl 127.0.0.1:9184/metrics
 //! ```
 //!
-//! The page is served by one thread and the standard library alone: [`vlsm::Stats::prometheus`]
-//! makes the text, and a dozen lines of HTTP around it suffice for a scraper. A service that has a
-//! web framework adds a route instead. Beside it the example writes orders, counts them and reads
-//! them again, so that there is something to see. It ends with its standard input, or with Ctrl-C.
+//! One thread serves the page with the standard library alone: [`vlsm::Stats::prometheus`] returns
+//! the text, and a dozen lines of HTTP around it suffice for a scraper. A service with a web
+//! framework adds a route instead. Meanwhile the example writes orders, counts them and reads them
+//! again, so that the metrics change. It ends at the end of its standard input, or with Ctrl-C.
 
 #![allow(clippy::disallowed_methods)] // An application of its own: threads are the system's.
 
@@ -56,14 +56,14 @@ fn answer(db: &Db, stream: &mut TcpStream) -> io::Result<()> {
 /// Serves the page until the program ends.
 fn serve(db: &Db, listener: &TcpListener) {
     for stream in listener.incoming() {
-        // A client that went away is no reason to stop.
+        // A lost client does not stop the server.
         if let Err(error) = stream.and_then(|mut stream| answer(db, &mut stream)) {
             eprintln!("a request failed: {error}");
         }
     }
 }
 
-/// The application: orders, a counter of them by customer, and reads of older orders.
+/// The application: orders, a counter of orders for each customer, and reads of older orders.
 fn work(db: &Db) -> vlsm::Result<()> {
     let orders = db.create_keyspace("orders", KeyspaceOptions::new())?;
     let counts = db.create_keyspace("counts", KeyspaceOptions::new().merge_operator("add"))?;

@@ -1,18 +1,18 @@
-//! A durable queue with several workers: each job is done at least once, in about the order in
-//! which it came.
+//! A durable queue with several workers: each job runs at least once, in about the order in which
+//! the jobs were added.
 //!
 //! ```text
 //! cargo run -p vlsm --example queue [FOLDER]
 //! ```
 //!
-//! 1. A job has a number as its key. Jobs wait in one keyspace and are in another while a worker
-//!    has them; a transaction moves them, so a job is always in exactly one place.
-//! 2. Two workers that take the same job conflict: one commit succeeds, the other worker tries
-//!    again.
-//! 3. Jobs that a worker had when the process died are moved back when the queue is opened.
+//! 1. The key of a job is its number. Jobs wait in one keyspace, and are in another while a worker
+//!    has them. A transaction moves them, so a job is always in exactly one place.
+//! 2. If two workers take the same job, their transactions conflict: one commit succeeds, and the
+//!    other worker tries again.
+//! 3. Opening the queue moves jobs back that a worker had when the process died.
 //!
-//! A queue leaves a tombstone for each job at its front. Workers therefore begin their search at
-//! the last number that was taken, not at the first key, and do not walk over the tombstones.
+//! A queue leaves a tombstone for each job at its front. So workers begin their search behind the
+//! last taken number, not at the first key, and do not walk over the tombstones.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -24,10 +24,10 @@ struct Queue {
     db: Db,
     waiting: Keyspace,
     running: Keyspace,
-    /// The number of the next job. It is locked while a job is added, so that jobs become visible
-    /// in the order of their numbers.
+    /// The number of the next job. The lock is held while a job is added, so that jobs become
+    /// visible in the order of their numbers.
     next: Mutex<u64>,
-    /// No job with a smaller number waits, and none will.
+    /// No job with a smaller number waits, or will wait.
     front: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ fn number(key: &[u8]) -> u64 {
 }
 
 impl Queue {
-    /// Opens the queue; jobs that were not finished wait again.
+    /// Opens the queue. Unfinished jobs wait again.
     fn open(folder: &Path) -> Result<Self> {
         let db = Db::open(folder)?;
         let waiting = db.create_keyspace("waiting", KeyspaceOptions::new())?;
@@ -59,7 +59,7 @@ impl Queue {
         Ok(Self { db, waiting, running, next: next.into(), front: front.into() })
     }
 
-    /// Adds a job. It is as durable as any write: see `WriteOptions`.
+    /// Adds a job. It is as durable as any other write: see `WriteOptions`.
     fn add(&self, what: &str) -> Result<()> {
         let mut next = self.next.lock().expect("no holder of the lock panics");
         self.waiting.put(next.to_be_bytes(), what)?;
@@ -79,7 +79,7 @@ impl Queue {
                 Ok(Some(Job { key, what }))
             });
             if matches!(taken, Err(Error::Conflict { .. })) {
-                continue; // the others were faster, every time; so they took jobs
+                continue; // other workers took jobs each time
             }
             if let Ok(Some(job)) = &taken {
                 self.front.fetch_max(number(&job.key) + 1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Queue {
         }
     }
 
-    /// A job is done.
+    /// Removes a job that is done.
     fn done(&self, job: &Job) -> Result<()> {
         self.running.delete(&job.key)
     }
@@ -132,7 +132,7 @@ pub fn run(folder: &Path) -> Result<String> {
         counts.into_iter().collect::<Result<Vec<u64>>>()
     })?;
     assert_eq!(counts.iter().sum::<u64>(), JOBS);
-    assert_eq!(sum.into_inner(), (0..JOBS).sum()); // each job once
+    assert_eq!(sum.into_inner(), (0..JOBS).sum()); // each job ran once
     assert!(queue.waiting.is_empty()? && queue.running.is_empty()?);
 
     // A worker takes a job and never finishes it; after a restart the job waits again.

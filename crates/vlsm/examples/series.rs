@@ -1,15 +1,15 @@
-//! Time series: measurements of sensors, averages of a stretch of time, and a retention that
-//! deletes whole ranges.
+//! Time series: measurements of sensors, averages over time ranges, and a retention that deletes
+//! whole ranges.
 //!
 //! ```text
 //! cargo run -p vlsm --example series [FOLDER]
 //! ```
 //!
-//! 1. A key is the sensor and the time, both big-endian: a sensor's measurements are one range, in
-//!    the order of time.
+//! 1. A key is the sensor and the time, both big-endian. So a sensor's measurements are one range,
+//!    in the order of time.
 //! 2. Old measurements become hourly averages. One batch writes the averages and deletes the range,
-//!    so no query sees an hour twice or not at all.
-//! 3. A delete of a range costs one write for each sensor, however many measurements it has.
+//!    so every query sees each hour exactly once.
+//! 3. Deleting a range costs one write for each sensor, whatever the number of its measurements.
 
 use std::path::{Path, PathBuf};
 use vlsm::{Batch, Db, Error, Keyspace, KeyspaceOptions, Result, WriteOptions};
@@ -25,7 +25,7 @@ struct Series {
     hourly: Keyspace,
 }
 
-/// The sum and the number of measurements; what averages are made of.
+/// The sum and the number of measurements, from which averages are computed.
 #[derive(Default, Clone, Copy)]
 struct Sum {
     sum: f64,
@@ -49,7 +49,7 @@ impl Series {
         Ok(Self { db, raw, hourly })
     }
 
-    /// Adds what all sensors measured at a time.
+    /// Adds the measurements of all sensors at a time.
     fn add(&self, time: Time, values: &[(u32, f64)]) -> Result<()> {
         let mut batch = Batch::new();
         for (sensor, value) in values {
@@ -58,8 +58,8 @@ impl Series {
         self.db.write(&batch, WriteOptions::default())
     }
 
-    /// The average of a sensor over a stretch of time, from both tables as of one moment. Older
-    /// hours count if they begin in that stretch.
+    /// The average of a sensor over a time range, from both tables as of one moment. Older hours
+    /// count if they begin in the range.
     fn average(&self, sensor: u32, from: Time, to: Time) -> Result<Option<f64>> {
         let now = self.db.snapshot();
         let mut all = Sum::default();
@@ -75,7 +75,7 @@ impl Series {
         Ok((all.count > 0).then(|| all.sum / all.count as f64))
     }
 
-    /// Measurements before a full hour become averages.
+    /// Replaces the measurements before a full hour by averages.
     fn condense(&self, sensors: &[u32], before: Time) -> Result<()> {
         let before = before / HOUR * HOUR;
         for sensor in sensors {
@@ -123,11 +123,11 @@ pub fn run(folder: &Path) -> Result<String> {
     assert_eq!(series.hourly.len()?, 3 * 3);
     let after: Vec<_> =
         SENSORS.iter().map(|s| series.average(*s, 0, 4 * HOUR)).collect::<Result<_>>()?;
-    assert_eq!(before, after); // the averages are what they were
+    assert_eq!(before, after); // the averages have not changed
     assert_eq!(series.average(1, HOUR, 2 * HOUR)?, Some(90.5));
     assert_eq!(series.average(3, 0, 4 * HOUR)?, None);
 
-    // Deleted data leaves the disk when compactions meet it, or at once if asked.
+    // Compactions remove deleted data from the disk at some time; this call does so at once.
     series.raw.compact_range(..)?;
     series.db.close()?;
     Ok(format!("{} measurements kept as they are, 540 as 9 hourly averages\n", 3 * 60))

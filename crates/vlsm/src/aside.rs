@@ -1,17 +1,17 @@
-//! Files that a salvage gives up. They are moved into the store's folder `lost`, which no open
-//! reads. With `salvage_ssts` this file also determines the SSTs to give up.
+//! Files that a salvage drops from the store. They are moved into the store's folder `lost`, which
+//! no open reads. With `salvage_ssts` this module also determines the SSTs to drop.
 //!
-//! 1. [`Lost::find`] reads every SST that a tree names, completely. Missing and damaged SSTs leave
-//!    the trees of the state, but nothing in the folder is changed yet.
-//! 2. [`Lost::settle`], once the open is certain to succeed: the damaged files get a second name in
-//!    the folder `lost`, durably; then the edits are appended to the manifest, as one group. A
-//!    crash in between leaves files in both places, and the next salvage does it again. The first
+//! 1. [`Lost::find`] reads every SST of the trees completely. It removes missing and damaged SSTs
+//!    from the trees of the state, but changes nothing in the folder yet.
+//! 2. [`Lost::settle`] runs once the open is certain to succeed. It links the damaged files into
+//!    the folder `lost`, durably, and then appends the edits to the manifest, as one group. A crash
+//!    in between leaves files in both places, and the next salvage repeats the step. The first
 //!    names are leftovers from here on.
 //!
 //! Older entries below a lost SST show again: an older value, or one that the SST had deleted. This
-//! cannot be avoided, so it is done only on request.
+//! cannot be avoided, so SSTs are dropped only on request.
 //!
-//! Threads: the one that opens the store.
+//! Threads: only the thread that opens the store.
 
 use crate::copies::link;
 use crate::shared::events::Events;
@@ -29,7 +29,7 @@ use vlsm_disk::sst::SstReader;
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::sst_path;
 
-/// The folder for files that a salvage gave up.
+/// The folder for files that a salvage dropped.
 pub(crate) const ASIDE: &str = "lost";
 
 /// Gives files a second name in [`ASIDE`] and syncs both folders. Returns their paths there.
@@ -49,7 +49,7 @@ pub(crate) fn keep_aside(fs: &dyn Fs, dir: &Path, paths: &[PathBuf]) -> Result<V
             if !fs.exists(&target).map_err(failed)? {
                 break;
             }
-            // From an earlier salvage, perhaps one that a crash ended.
+            // The name is taken by an earlier salvage, perhaps one that a crash ended.
             target = folder.join(format!("{name}.{n}"));
         }
         link(fs, path, &target)?;
@@ -80,11 +80,10 @@ pub(crate) struct Lost {
 }
 
 impl Lost {
-    /// Looks for SSTs that are missing or damaged, if that is `wanted`, and removes them from the
-    /// state's trees.
+    /// Looks for missing and damaged SSTs, if `wanted`, and removes them from the state's trees.
     ///
     /// # Errors
-    /// [`Error::Io`] if an SST exists and cannot be opened.
+    /// [`Error::Io`] if an SST exists but cannot be opened.
     pub fn find(env: &dyn Env, dir: &Path, wanted: bool, state: &mut State) -> Result<Self> {
         let mut lost = Self::default();
         if !wanted {
@@ -127,7 +126,7 @@ impl Lost {
     /// [`Event::SstLost`] for each place that a lost SST had in a tree.
     ///
     /// # Errors
-    /// Those of linking the files and of appending to the manifest.
+    /// Any error of linking the files or of appending to the manifest.
     pub fn settle(
         &self,
         env: &dyn Env,
@@ -143,7 +142,7 @@ impl Lost {
             false => keep_aside(env.fs().as_ref(), dir, &paths)?,
         };
         let kept: BTreeMap<FileNumber, PathBuf> = numbers.into_iter().zip(kept).collect();
-        // One group: what a full device refuses is tried again as a whole.
+        // One group, so that edits that a full device refuses are tried again together.
         let edits = self.edits().into_iter().map(|(tree, edit)| Record::Edit(tree, edit));
         let edits: Vec<Record> = edits.collect();
         if !edits.is_empty() {
@@ -163,7 +162,7 @@ impl Lost {
     }
 }
 
-/// The first damage of an SST, and whether the file is there; none when it is sound.
+/// The first damage of an SST, and whether the file exists; none if the SST is intact.
 fn damage(fs: &dyn Fs, dir: &Path, file: &FileMeta) -> Result<Option<(Error, bool)>> {
     let path = sst_path(dir, file.number);
     let opened = match fs.open(&path, OpenOptions::READ) {

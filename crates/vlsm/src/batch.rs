@@ -1,5 +1,5 @@
-//! The public methods of a batch, which take handles to keyspaces. The batch itself, which knows
-//! trees instead of handles, is in `write/batch`.
+//! The public methods of a batch, which take handles to keyspaces. The batch itself is in
+//! `write/batch`; it names trees instead of handles.
 
 use crate::bounds::KeyBounds;
 use crate::keyspace::Keyspace;
@@ -34,9 +34,9 @@ impl Batch {
 
     /// Changes the value of a key by an operand of the keyspace's merge operator.
     ///
-    /// If the keyspace has no operator, [`Db::write`](crate::Db::write) refuses the whole batch;
-    /// likewise, with [`Error::OperandRefused`], if the operator refuses the operand
-    /// ([`MergeOperator::check_operand`]).
+    /// If the keyspace has no operator, [`Db::write`](crate::Db::write) refuses the whole batch. If
+    /// the operator refuses the operand ([`MergeOperator::check_operand`]), it does so with
+    /// [`Error::OperandRefused`].
     ///
     /// [`MergeOperator::check_operand`]: crate::MergeOperator::check_operand
     pub fn merge(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) {
@@ -50,7 +50,7 @@ impl Batch {
 
     /// Removes all keys of a range, at the cost of one write for each region that it touches. An
     /// empty range changes nothing. A range without an upper end takes 64 KiB of the batch, because
-    /// its end has to be larger than any key.
+    /// the end that is stored must be larger than any key.
     pub fn delete_range(&mut self, keyspace: &Keyspace, range: impl KeyBounds) {
         self.add_range(&keyspace.info, range.key_bounds());
     }

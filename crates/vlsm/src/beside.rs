@@ -1,5 +1,5 @@
-//! Handles that only read: of a store that nobody writes, and of one that another process writes,
-//! which can catch up. The work is in `open` and `follow`.
+//! Handles that only read: for a store that no process writes, and for a store that another process
+//! writes, which can catch up. The work is in `open` and `follow`.
 
 use crate::db::{Builder, Db};
 use crate::follow::catch_up;
@@ -12,19 +12,19 @@ use vlsm_core::Error;
 use vlsm_core::{Result, Seq};
 
 impl Builder {
-    /// Opens a store that nobody writes, for reading only. Default: false. Beside a process that
-    /// writes use [`Db::open_read_only`], which is [`Builder::follow`].
+    /// Opens a store that no process writes, for reading only. Default: false. Beside a process
+    /// that writes the store use [`Db::open_read_only`] or [`Builder::follow`].
     ///
     /// | | `Builder::read_only` | [`Db::open_read_only`] |
     /// |---|---|---|
-    /// | lock | shared: others may read, nobody may write | none |
-    /// | a process writes the store | [`Error::Locked`] | works |
-    /// | a process wants to write it later | it gets [`Error::Locked`] | it is not disturbed |
+    /// | lock | shared: other processes may read, none may write | none |
+    /// | while a process writes the store | fails with [`Error::Locked`] | works |
+    /// | a process that opens it for writing later | gets [`Error::Locked`] | is not disturbed |
     /// | later writes | there are none | show after [`Db::catch_up`] |
     /// | SSTs | opened when needed | all held open |
     ///
-    /// Neither changes anything in the folder, so no write permission is needed: the contents of
-    /// the WAL are read into memory, and no LOG is written.
+    /// Neither changes anything in the folder, so both work without write permission: the contents
+    /// of the WAL are read into memory, and no LOG is written.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -48,8 +48,8 @@ impl Builder {
     }
 
     /// Opens the store read-only beside a process that writes it, or may write it later. Default:
-    /// false. This is [`Db::open_read_only`] with options; [`Builder::read_only`] locks writers out
-    /// instead, and compares the two.
+    /// false. This is [`Db::open_read_only`] with options. [`Builder::read_only`] excludes writers
+    /// instead; its documentation compares the two.
     #[must_use]
     pub fn follow(mut self, follow: bool) -> Self {
         self.follow = follow;
@@ -59,24 +59,24 @@ impl Builder {
 
 impl Db {
     /// Opens a store read-only beside a process that writes it, or may write it later. For a store
-    /// that nobody writes there is [`Builder::read_only`], which compares the two.
+    /// that no process writes use [`Builder::read_only`]; its documentation compares the two.
     ///
     /// This handle takes no lock and writes nothing, so the other process neither waits for it nor
-    /// knows of it. It shows the store as it was at one moment, until [`Db::catch_up`] makes it
-    /// show a later one. All that reads works as in any store; what writes fails with
+    /// knows of it. It shows the store as of one moment, until [`Db::catch_up`] moves it to a later
+    /// one. All calls that read work as in any store; calls that write fail with
     /// [`Error::OpenedReadOnly`].
     ///
-    /// It shows what the other process has handed to the operating system: all acknowledged writes
-    /// of the durabilities `Buffered` and `Sync`, a prefix of the others, and whole batches only.
+    /// It shows the writes that the other process has handed to the operating system: all
+    /// acknowledged `Buffered` and `Sync` writes, a prefix of the others, and only whole batches.
     /// It may show a `Sync` write shortly before it is acknowledged.
     ///
     /// [`Db::checkpoint`] copies the store as of the moment of that call, as if this handle had
-    /// caught up, and needs no help of the other process.
+    /// caught up, without help from the other process.
     ///
     /// The writes that are in no SST yet are read into memory, up to 7/8 of
-    /// [`Options::memory_limit`]; beyond that the call fails with [`Error::CannotFollow`]. Every
-    /// SST is held open, also those that the other process removes meanwhile: the process needs a
-    /// descriptor for each.
+    /// [`Options::memory_limit`]. If they need more, the call fails with [`Error::CannotFollow`].
+    /// Every SST is held open, even those that the other process removes meanwhile, so this process
+    /// needs a file descriptor for each.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -102,34 +102,35 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Builder::open`], but never [`Error::Locked`]. [`Error::CannotFollow`].
+    /// As [`Builder::open`], but never [`Error::Locked`]; [`Error::CannotFollow`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder(path).follow(true).open()
     }
 
-    /// Makes what the other process wrote visible, in a store opened by [`Db::open_read_only`].
-    /// Returns the sequence number of the last write that is visible now. It never falls.
+    /// Makes later writes of the other process visible, in a store opened by
+    /// [`Db::open_read_only`]. Returns the sequence number of the last visible write, which never
+    /// falls.
     ///
     /// All keyspaces change to the later state at the same moment. Snapshots, iterators and
     /// transactions keep showing the state with which they began, and keep its files open.
-    /// Keyspaces that were created meanwhile can be opened. The handles of keyspaces that were
-    /// renamed or cleared follow; after both since the last call, the keyspace has to be opened
-    /// again, and the handle returns [`Error::KeyspaceDropped`]. The writes that are in no SST yet
-    /// are read again; SSTs that stayed are not.
+    /// Keyspaces that were created meanwhile can be opened. Handles follow a keyspace that was
+    /// renamed or cleared. If it was both renamed and cleared since the last call, it must be
+    /// opened again, and its old handle returns [`Error::KeyspaceDropped`]. The call reads all
+    /// writes that are in no SST yet again, but no SST that it already holds.
     ///
     /// # Errors
-    /// The handle then shows what it showed before. [`Error::CannotFollow`] when the writes that
-    /// are in no SST need too much memory, when there are too many SSTs, when another store is in
-    /// the folder, or when the files changed under every look for 30 seconds.
-    /// [`Error::UnknownMergeOperator`] of a new keyspace. [`Error::Corruption`] and [`Error::Io`].
-    /// [`Error::Closed`]. [`Error::InvalidArgument`] if the store was opened otherwise.
+    /// After an error the handle shows the same state as before. [`Error::CannotFollow`] if the
+    /// writes that are in no SST need too much memory, if there are too many SSTs, if another store
+    /// is in the folder, or if the files changed during every attempt to read them for 30 seconds.
+    /// [`Error::UnknownMergeOperator`] of a new keyspace, [`Error::Corruption`], [`Error::Io`],
+    /// [`Error::Closed`]. [`Error::InvalidArgument`] if the store was opened in another way.
     pub fn catch_up(&self) -> Result<Seq> {
         catch_up(&self.engine)
     }
 
     /// Checks a store opened by [`Db::open_read_only`] while another process writes it, as of one
-    /// moment: the manifest, every byte of the SSTs, their order, and the WALs. For a store that is
-    /// closed, [`verify`](crate::verify) checks the other files of the folder, too.
+    /// moment: the manifest, every byte of the SSTs, their order, and the WALs. For a closed store,
+    /// [`verify`](crate::verify) also checks the other files of the folder.
     ///
     /// # Errors
     /// As [`Db::catch_up`]. Damage of SSTs is in the report; damage of the manifest or a WAL is an

@@ -1,7 +1,7 @@
-//! Ranges of keys, as callers write them: `"a".."q"`, `..="q"`, `key..`, `..`, or a pair of bounds.
+//! Ranges of keys as callers write them: `"a".."q"`, `..="q"`, `key..`, `..`, or a pair of bounds.
 //!
-//! The standard library's `RangeBounds` leaves open of which keys `..` is a range, so callers would
-//! have to write a type that does not matter. [`KeyBounds`] is the same with the keys as bytes.
+//! With the standard library's `RangeBounds` the key type of `..` is unknown, so callers would have
+//! to name an irrelevant type. [`KeyBounds`] is the same trait with bytes as keys.
 
 use bytes::Bytes;
 use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};

@@ -1,11 +1,12 @@
 //! The keyspaces of a store: the options of each, and its trees.
 //!
 //! A keyspace is one or more *regions*: trees over a static partition of its key range, fixed when
-//! it is created (vLSM (2024), §2.1). The handles that users have are in `keyspace`.
+//! it is created (vLSM (2024), §2.1). The handles for users are in `keyspace`.
 //!
-//! To clear a keyspace gives it new trees; to drop one leaves it without. Both happen at a sequence
-//! number: readers before it see the former trees ([`KeyspaceInfo::life`]). A batch that was filled
-//! before names former trees; the catalog knows what took their place ([`Catalog::current`]).
+//! Clearing a keyspace gives it new trees; dropping it leaves it without trees. Both happen at a
+//! sequence number, and readers before it see the former trees ([`KeyspaceInfo::life`]). A batch
+//! that was filled before names former trees; the catalog maps them to the present ones
+//! ([`Catalog::current`]).
 //!
 //! Threads and locks: a keyspace's trees change under the sequencing lock and are read without a
 //! lock. The lists are locked for a short time.
@@ -30,14 +31,14 @@ use vlsm_disk::manifest;
 /// The keyspace that every store has.
 pub const DEFAULT_KEYSPACE: &str = "default";
 
-/// The number of the first tree of a keyspace that has none, because it was dropped.
+/// Stands for the number of the first tree of a dropped keyspace, which has no trees.
 const NO_TREE: u64 = u64::MAX;
-/// The time to live of a keyspace whose values do not expire.
+/// Stands for the time to live of a keyspace whose values do not expire.
 const NO_TTL: u64 = u64::MAX;
-/// Former trees are remembered for at most so many clears and drops.
+/// Former trees are remembered for at most this many clears and drops.
 const FORMER_MAX: usize = 4096;
 
-/// The trees of a keyspace, one for each region, which are numbered one after the other.
+/// The trees of a keyspace, one for each region. They are numbered consecutively.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trees {
     first: u64,
@@ -48,7 +49,7 @@ impl Trees {
     /// The trees of these regions.
     ///
     /// # Errors
-    /// If they are not numbered one after the other.
+    /// If they are not numbered consecutively.
     fn of(regions: &[manifest::Region]) -> Result<Self, String> {
         let (first, count) =
             (regions.first().map_or(NO_TREE, |region| region.tree.0), regions.len());
@@ -89,7 +90,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// Reads it from a keyspace's record in the manifest.
+    /// Reads this part from a keyspace's record in the manifest.
     fn of(keyspace: &manifest::Keyspace, opened_as: &str, extensions: &Extensions) -> Result<Self> {
         let name = keyspace.name.clone();
         let options = KeyspaceOptions::of(keyspace).map_err(|why| {
@@ -111,32 +112,32 @@ impl Made {
 
 /// An open keyspace: its identity, options, trees, and the rules for its entries.
 pub(crate) struct KeyspaceInfo {
-    /// The random number of its store.
+    /// The random number that identifies its store.
     pub store: u64,
-    /// Its number in the manifest when it was opened or made.
+    /// Its number in the manifest when it was opened or created.
     pub number: u64,
     /// Its number in the manifest now.
     id: AtomicU64,
-    /// The keys at which its second and each further region begins.
+    /// The keys at which the second and each further region begins.
     pub splits: Vec<Bytes>,
-    /// Its name when it was opened or made. Its compaction filter stays that of this name, because
-    /// jobs with the filter may be under way when it is renamed.
+    /// Its name when it was opened or created. Its compaction filter stays that of this name,
+    /// because jobs with the filter may be running when it is renamed.
     opened_as: String,
     made: ArcSwap<Made>,
-    /// The microseconds after which a put expires, or [`NO_TTL`]: every put asks for it, and a
-    /// look into `made` would cost two atomic operations more.
+    /// The microseconds after which a put expires, or [`NO_TTL`]. Every put needs it, and reading
+    /// it from `made` would cost two more atomic operations.
     ttl: AtomicU64,
-    /// The first of its trees; [`NO_TREE`] once it was dropped.
+    /// The first of its trees; [`NO_TREE`] after a drop.
     first: AtomicU64,
-    /// The sequence number from which on it has these trees.
+    /// The sequence number from which on the keyspace has these trees.
     since: AtomicU64,
     /// The clock that decides when a put expires.
     pub clock: Arc<Clock>,
 }
 
-/// Refuses a name that a person could not read or type. Keyspaces that have one already stay.
+/// Refuses a name that a person could not read or type. Existing keyspaces may keep such a name.
 pub(crate) fn check_name(name: &str) -> Result<()> {
-    // What moves the text around it or is not seen at all.
+    // Characters that move the text around them, or are invisible.
     let unseen = |c: char| {
         matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
             || c == '\u{feff}'
@@ -163,7 +164,7 @@ impl KeyspaceInfo {
         self.made.load()
     }
 
-    /// The time after which a put expires, if it does not say so itself.
+    /// The time after which a put expires, unless the put sets its own.
     #[inline]
     pub fn ttl(&self) -> Option<Duration> {
         match self.ttl.load(Ordering::Relaxed) {
@@ -177,7 +178,7 @@ impl KeyspaceInfo {
         self.made().name.clone()
     }
 
-    /// Refuses options that it does not have.
+    /// Refuses options that differ from those of the keyspace.
     pub fn check_options(&self, asked: &KeyspaceOptions) -> Result<()> {
         let made = self.made();
         let differences = made.options.differences(asked);
@@ -204,12 +205,12 @@ impl KeyspaceInfo {
         }
     }
 
-    /// The trees of all its regions, of which this is the first.
+    /// The trees of all its regions, given the first tree.
     pub fn trees_from_first(&self, first: TreeId) -> Trees {
         Trees { first: first.0, count: self.region_count() }
     }
 
-    /// The trees that take its writes.
+    /// The trees that take the keyspace's writes.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`].
@@ -218,11 +219,12 @@ impl KeyspaceInfo {
         self.trees_from(self.first.load(Ordering::Acquire))
     }
 
-    /// Its trees for a reader at a sequence number; none if that reader sees former ones.
+    /// Its trees for a reader at a sequence number; none if that reader sees former trees.
     ///
-    /// The caller has loaded the sequence number before. The writer stores `since`, then `first`,
-    /// and then makes `since` visible. So a reader that still finds the former first tree is before
-    /// `since`, and one that finds the new tree finds its `since`, too.
+    /// The caller has loaded the sequence number before this call. The writer stores `since`, then
+    /// `first`, and then makes `since` visible. So a reader that still finds the former first tree
+    /// has a sequence number before `since`, and a reader that finds the new tree also finds its
+    /// `since`.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`].
@@ -235,7 +237,7 @@ impl KeyspaceInfo {
         self.trees_from(first).map(Some)
     }
 
-    /// Index of the region that holds a key.
+    /// The index of the region that holds a key.
     pub fn region_of(&self, key: &[u8]) -> usize {
         self.splits.partition_point(|split| split.as_ref() <= key)
     }
@@ -253,7 +255,7 @@ impl KeyspaceInfo {
     /// Builds a keyspace from its record in the manifest.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when the options were written by a newer version,
+    /// [`Error::InvalidArgument`] if the options were written by a newer version,
     /// [`Error::UnknownMergeOperator`].
     pub fn of(
         clock: &Arc<Clock>,
@@ -280,7 +282,7 @@ impl KeyspaceInfo {
     }
 }
 
-/// A keyspace as another process recorded it.
+/// A keyspace as recorded by another process.
 pub(crate) struct FollowedOne {
     pub info: Arc<KeyspaceInfo>,
     /// Its name, options and rules, if it was known before.
@@ -299,26 +301,26 @@ impl FollowedOne {
     }
 }
 
-/// The keyspaces as another process recorded them.
+/// The keyspaces as recorded by another process.
 #[derive(Default)]
 pub(crate) struct Followed {
-    /// All of them.
+    /// All keyspaces.
     pub now: Vec<FollowedOne>,
-    /// Those that were known and have other trees now, or none.
+    /// The known keyspaces that now have other trees, or none.
     pub gone: Vec<Arc<KeyspaceInfo>>,
 }
 
 /// All keyspaces of an open store.
 pub(crate) struct Catalog {
-    /// The random number of the store.
+    /// The random number that identifies the store.
     store: u64,
     clock: Arc<Clock>,
-    /// The code that the store was opened with.
+    /// The merge operators and filters with which the store was opened.
     extensions: Extensions,
     keyspaces: Mutex<Vec<Arc<KeyspaceInfo>>>,
     /// The trees that keyspaces had before they were cleared or dropped, the latest last.
     former: Mutex<VecDeque<(Trees, Arc<KeyspaceInfo>)>>,
-    /// Whether there are any.
+    /// Whether there are former trees.
     any_former: AtomicBool,
 }
 
@@ -364,17 +366,17 @@ impl Catalog {
         found.find_map(|(trees, info)| Some((trees.region(tree)?, info.clone())))
     }
 
-    /// Whether a keyspace was cleared or dropped since the store was opened. Exact in the
-    /// sequencing step.
+    /// Whether a keyspace was cleared or dropped since the store was opened. The answer is exact in
+    /// the sequencing step.
     #[inline]
     pub fn any_former(&self) -> bool {
         self.any_former.load(Ordering::Relaxed)
     }
 
-    /// The tree that takes the writes for a former one.
+    /// The tree that takes the writes for a former tree.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`]; [`Error::InvalidArgument`] if that was too long ago.
+    /// [`Error::KeyspaceDropped`]; [`Error::InvalidArgument`] if it was replaced too long ago.
     pub fn current(&self, tree: TreeId) -> Result<TreeId> {
         let Some((region, info)) = self.former(tree) else {
             return Err(Error::InvalidArgument(
@@ -386,8 +388,8 @@ impl Catalog {
         Ok(info.trees()?.tree(region))
     }
 
-    /// A keyspace has other trees from this sequence number on, or none. In the sequencing step,
-    /// when the view has them and before the number is visible.
+    /// Gives a keyspace other trees, or none, from this sequence number on. Called in the
+    /// sequencing step, after the view has these trees and before the number is visible.
     pub fn replace(&self, info: &Arc<KeyspaceInfo>, seq: Seq, new: Option<(u64, Trees)>) {
         {
             let mut former = self.former.lock();
@@ -407,13 +409,13 @@ impl Catalog {
         info.first.store(new.map_or(NO_TREE, |(_, trees)| trees.first), Ordering::SeqCst);
     }
 
-    /// The trees of regions that were not made yet.
+    /// The trees of regions that do not exist yet.
     pub fn trees_of(regions: &[manifest::Region]) -> Trees {
         Trees::of(regions).expect("new regions are numbered in order")
     }
 
-    /// Builds a new keyspace from its record for the manifest. Its merge operator has to be known,
-    /// even if those of the keyspaces that exist need not be.
+    /// Builds a new keyspace from its record for the manifest. Its merge operator must be
+    /// registered, even if operators of existing keyspaces may be unknown.
     ///
     /// # Errors
     /// As [`KeyspaceInfo::of`].
@@ -422,7 +424,7 @@ impl Catalog {
         KeyspaceInfo::of(&self.clock, self.store, keyspace, &code).map(Arc::new)
     }
 
-    /// A keyspace as a changed record describes it.
+    /// The changeable part of a keyspace, from its changed record.
     ///
     /// # Errors
     /// As [`KeyspaceInfo::of`].
@@ -430,18 +432,18 @@ impl Catalog {
         Made::of(record, &info.opened_as, &self.extensions)
     }
 
-    /// A keyspace has another name, or other options, from here on.
+    /// Gives a keyspace another name or other options.
     pub fn alter(&self, info: &KeyspaceInfo, made: Made) {
         info.ttl.store(made.ttl(), Ordering::Relaxed);
         info.made.store(Arc::new(made));
     }
 
-    /// Builds a keyspace that exists from its record in the manifest.
+    /// Builds an existing keyspace from its record in the manifest.
     fn opened(&self, keyspace: &manifest::Keyspace) -> Result<KeyspaceInfo> {
         KeyspaceInfo::of(&self.clock, self.store, keyspace, &self.extensions)
     }
 
-    /// All keyspaces as another process recorded them.
+    /// All keyspaces as recorded by another process.
     ///
     /// # Errors
     /// As [`KeyspaceInfo::of`]; nothing is changed then.
@@ -451,7 +453,7 @@ impl Catalog {
         for keyspace in state.keyspaces.values() {
             let splits = || keyspace.regions.iter().skip(1).map(|region| &region.lo);
             let alike = |known: &&Arc<KeyspaceInfo>| splits().eq(known.splits.iter());
-            // A rename keeps the number, a clear the name.
+            // A rename keeps the number; a clear keeps the name.
             let same = known.iter().filter(alike).find(|known| known.id() == keyspace.id);
             let named = || {
                 let gone = |known: &&Arc<KeyspaceInfo>| !state.keyspaces.contains_key(&known.id());
@@ -475,7 +477,7 @@ impl Catalog {
         Ok(followed)
     }
 
-    /// Makes these the keyspaces from a sequence number on, when the view has their trees.
+    /// Makes these the keyspaces from a sequence number on. Called after the view has their trees.
     pub fn take_over(&self, followed: Followed, seq: Seq) {
         for info in &followed.gone {
             let now = followed.now.iter().find(|one| Arc::ptr_eq(&one.info, info));
@@ -489,7 +491,7 @@ impl Catalog {
         *self.keyspaces.lock() = now;
     }
 
-    /// Adds one that was made.
+    /// Adds a new keyspace.
     pub fn add(&self, info: Arc<KeyspaceInfo>) {
         self.keyspaces.lock().push(info);
     }

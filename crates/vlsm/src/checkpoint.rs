@@ -1,32 +1,32 @@
 //! Checkpoints: a consistent copy of a store in another folder, while the store stays in use.
 //!
 //! 1. *The moment* ([`freeze`]) is fixed in the sequencing step, while no install and no release of
-//!    WALs is under way. The checkpoint keeps the manifest's state, whose references keep its SSTs,
-//!    and a pin on the oldest WAL that the memtables need.
-//! 2. The WAL is written up to the batches sequenced at that moment; the log of the copy ends where
-//!    the written WAL ends after that. The log may contain later batches: then the copy is of a
-//!    slightly later moment.
-//! 3. WALs are always copied: a linked file would be overwritten when the WAL is recycled. They are
-//!    copied first, because the store keeps all of its WAL until then.
+//!    WALs is running. The checkpoint keeps the manifest's state, whose references keep its SSTs,
+//!    and pins the oldest WAL that the memtables need.
+//! 2. The WAL is written up to the batches sequenced at that moment. The WAL of the copy ends where
+//!    the written WAL ends after that. It may contain later batches; the copy is then of a slightly
+//!    later moment.
+//! 3. WALs are always copied, because a linked file would be overwritten when the WAL is recycled.
+//!    They are copied first, because the store keeps its whole WAL until then.
 //! 4. SSTs are linked, or copied where the file system cannot link.
 //! 5. All files are synced; then a new manifest, a snapshot of the state, makes the folder a store.
 //!
-//! The target's LOCK is held throughout, so that no other process copies into the folder or opens
-//! it.
+//! The target's LOCK is held throughout, so no other process copies into the folder or opens it.
 //!
-//! No files are ingested and no keyspaces created between step 1 and the end of the log in step 2:
-//! a later batch might be in the log, while they are not in the state.
+//! No files are ingested and no keyspaces created between step 1 and the end of step 2. Otherwise a
+//! later batch could be in the WAL of the copy while an earlier ingest or keyspace is not in its
+//! state.
 //!
 //! The copy is consistent. The state's tables contain only batches sequenced before the moment, and
-//! the WALs from the oldest one on contain, in order, all batches that are not in the tables. From
-//! these a recovery gets exactly a prefix of the batches.
+//! the WALs from the oldest one on contain, in order, all batches that are not in the tables. So a
+//! recovery of the copy finds exactly a prefix of the batches.
 //!
-//! Where another process writes the store, the moment is that of a look (`follow`): the state, the
+//! If another process writes the store, the moment is that of a look (`follow`): the state, the
 //! batches that are in no SST, and the SSTs held open. The batches go into one new WAL of the copy.
 //!
-//! A crash on the way leaves a folder without `CURRENT`, which is not a store; after a failure the
-//! new files are removed. Threads: any, and it blocks. No lock is held over a file call except, for
-//! a short time, the leadership of installs.
+//! A crash leaves a folder without `CURRENT`, which is not a store; after a failure the new files
+//! are removed. Threads: any; the calls block. No lock is held over a file call except, for a short
+//! time, the leadership of installs.
 
 use crate::copies::{copy, link, link_held};
 use crate::engine::Engine;
@@ -77,7 +77,7 @@ pub(crate) fn checkpoint(engine: &Engine, target: &Path) -> Result<CopyReport> {
     shared.health.check()?;
     let target = absolute(&**shared.env.fs(), target)?;
     if writer.wrote_unlogged() {
-        // Writes that are not in the WAL are copied as tables.
+        // Writes that are not in the WAL are copied as SSTs.
         writer.flush_all()?;
     }
     let mut copy = Copy::begin(&shared.env, &shared.dir, &target)?;
@@ -130,11 +130,11 @@ fn checkpoint_beside(engine: &Engine, target: &Path) -> Result<CopyReport> {
     result.inspect_err(|_| copy.undo())
 }
 
-/// The moment of a checkpoint: the manifest's state, the oldest WAL that it needs (pinned from here
-/// on), and the WAL position up to which batches are sequenced.
+/// Fixes the moment of a checkpoint: the manifest's state, the oldest WAL that it needs (pinned
+/// from here on), and the WAL position up to which batches are sequenced.
 ///
-/// While the leadership is held no install is under way: the memtables of the view are all data
-/// that is not in the state's tables, and no WAL that they need is about to be released.
+/// While the leadership is held no install is running. So the memtables of the view contain all
+/// data that is not in the state's tables, and no WAL that they need is about to be released.
 fn freeze(engine: &Engine) -> Result<(State, FileNumber, u64)> {
     let Engine { shared, reader, log, installer, .. } = engine;
     installer.alone(|leader| {
@@ -174,10 +174,10 @@ fn freeze(engine: &Engine) -> Result<(State, FileNumber, u64)> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] of the checkpoint; the first
+/// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] for the checkpoint; the first
 /// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] if the target is not
 /// empty, or lies in the checkpoint itself; [`Error::Locked`] if another copy into the target is
-/// running; [`Error::Io`]. After an error, only the target's folder is left.
+/// running; [`Error::Io`]. After an error the target's folder is left empty.
 pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<CopyReport> {
     let env: Arc<dyn Env> = RealEnv::new();
     restore_with(&env, checkpoint.as_ref(), target.as_ref())
@@ -199,8 +199,8 @@ pub fn restore_with(env: &Arc<dyn Env>, from: &Path, target: &Path) -> Result<Co
     result.inspect_err(|_| copy.undo())
 }
 
-/// The contents of a store that is sound and not in use: its state, and the number and valid length
-/// of each WAL.
+/// The contents of a store that is undamaged and not in use: its state, and the number and valid
+/// length of each WAL.
 fn checked(env: &Arc<dyn Env>, dir: &Path) -> Result<(State, Vec<(u64, u64)>)> {
     sound(verify_locked(env, dir, &mut |_| {})?)?;
     let fs = &**env.fs();
@@ -246,9 +246,8 @@ impl<'a> Copy<'a> {
         let failed = |error| Error::io("cannot make folder", to, error);
         fs.create_dir_all(to).map_err(failed)?;
         let path = to.join(LOCK);
-        // Nothing is created in a folder that is in use for something else. If another copy is
-        // running there, that error is returned instead. A copy begins with its LOCK, so the lock
-        // is checked last.
+        // Create nothing in a folder that has other contents. If another copy into it is running,
+        // `Locked` is returned instead. A copy begins with its LOCK, so the lock is checked last.
         if let Err(error) = check_empty(fs, to)
             && !fs.exists(&path).map_err(|error| Error::io("cannot look for", &path, error))?
         {
@@ -277,7 +276,7 @@ impl<'a> Copy<'a> {
         made
     }
 
-    /// Step 3. `wals` has the number and the valid length of each WAL.
+    /// Step 3. `wals` holds the number and the valid length of each WAL.
     fn wals(&mut self, wals: &[(u64, u64)]) -> Result<()> {
         let fs = self.env.fs().clone();
         for (number, len) in wals {
@@ -290,7 +289,7 @@ impl<'a> Copy<'a> {
         Ok(())
     }
 
-    /// Steps 4 and 5. SSTs that are held may be gone from the folder.
+    /// Steps 4 and 5. SSTs that are held open may be gone from the folder.
     fn finish(&mut self, state: State, held: &Held) -> Result<CopyReport> {
         let fs = self.env.fs().clone();
         let tables = state.trees.values().flat_map(|version| version.tables());
@@ -318,7 +317,7 @@ impl<'a> Copy<'a> {
         Ok(self.report)
     }
 
-    /// Removes the created files as far as possible.
+    /// Removes the created files, and ignores failures.
     fn undo(&mut self) {
         let names = self.env.fs().read_dir(self.to).unwrap_or_default();
         let manifests = names.into_iter().filter(|name| {
@@ -326,7 +325,7 @@ impl<'a> Copy<'a> {
         });
         self.made.extend(manifests.map(|name| self.to.join(name)));
         if self.env.fs().exists(&self.to.join(manifest::CURRENT)).unwrap_or(true) {
-            // It may be a store already: only the last sync failed.
+            // The folder may already be a store: only the last sync failed.
             return;
         }
         // The LOCK is removed last.

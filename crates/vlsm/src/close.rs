@@ -1,12 +1,12 @@
-//! Closing a store.
+//! Closes a store.
 //!
-//! 1. Writers are refused. Writes outside the WAL are flushed; the WAL is synced, and gets a mark
-//!    at its end that records this.
-//! 2. All waiters are woken and return [`Error::Closed`](vlsm_core::Error::Closed); the workers
+//! 1. New writes are refused. Writes outside the WAL are flushed. The WAL is synced, and a mark at
+//!    its end records the orderly close.
+//! 2. All waiters are woken and return [`Error::Closed`](vlsm_core::Error::Closed). The workers
 //!    end, and running jobs are cancelled.
 //! 3. The published statistics, dead SSTs and unneeded WALs are removed, and the LOCK is released.
 //!
-//! A latched store is closed, too; the call returns its last failure.
+//! A latched store is closed, too; the call returns the failure that latched it.
 
 use crate::engine::Engine;
 use vlsm_core::event::Event;
@@ -22,7 +22,8 @@ pub(crate) fn close(engine: &Engine) -> Result<()> {
     let mut result = shared.health.check_running();
     let read_only = matches!(result, Err(Error::OpenedReadOnly));
     if result.is_ok() {
-        // What is outside the WAL may lack the space to be flushed; the rest is made durable.
+        // Writes outside the WAL may lack the space for their flush; all other writes are made
+        // durable.
         let flushed = if writer.wrote_unlogged() { writer.flush_all() } else { Ok(()) };
         result = flushed.and(log.seal_end());
     }
@@ -34,7 +35,7 @@ pub(crate) fn close(engine: &Engine) -> Result<()> {
     shared.io.shutdown();
     shared.published.end(&*shared.env, &shared.dir);
     if result.is_ok() {
-        // SSTs whose last reader left after the workers last looked.
+        // Removes SSTs whose last reader ended after the workers' last check.
         installer.dead().remove(shared);
         result = installer.close_wals();
     }

@@ -8,10 +8,10 @@ use vlsm_core::{Error, Result};
 use vlsm_disk::aligned::AlignedBuf;
 use vlsm_disk::fs::{File, Fs, OpenOptions};
 
-/// Bytes that are copied at once.
+/// The number of bytes copied in one step.
 const COPY_LEN: usize = 1 << 20;
 
-/// Makes a second name for a file. False where it had to be copied.
+/// Makes a hard link to a file. Returns false if the file had to be copied.
 pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
     match fs.hard_link(from, to) {
         Ok(()) => Ok(true),
@@ -25,7 +25,7 @@ pub(crate) fn link(fs: &dyn Fs, from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
-/// As [`link`], of a file that another process may remove: it is held open.
+/// As [`link`], for a file that is held open, because another process may remove its name.
 pub(crate) fn link_held(fs: &dyn Fs, file: &dyn File, from: &Path, to: &Path) -> Result<bool> {
     match link(fs, from, to) {
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
@@ -50,8 +50,8 @@ pub(crate) fn link_held(fs: &dyn Fs, file: &dyn File, from: &Path, to: &Path) ->
     Ok(false)
 }
 
-/// Copies the first `len` bytes of a file, durably; the copy is as long as the file, with zeros.
-/// Its length.
+/// Copies the first `len` bytes of a file, durably. Zeros extend the copy to the length of the
+/// file, which is returned.
 pub(crate) fn copy(fs: &dyn Fs, from: &Path, to: &Path, len: u64) -> Result<u64> {
     let read = |error| Error::io("cannot read", from, error);
     let write = |error| Error::io("cannot write", to, error);

@@ -1,5 +1,5 @@
-//! The handle to an open store, and the builder that opens one. Each method only calls the part of
-//! the engine that does the work.
+//! The handle to an open store, and the builder that opens a store. Each method only calls the part
+//! of the engine that does the work.
 
 use crate::batch::Batch;
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceInfo, KeyspaceOptions};
@@ -27,15 +27,15 @@ use vlsm_core::{Error, Result};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 
-/// A handle to an open store. It is cheap to clone and to share between threads. The drop of the
-/// last handle closes the store.
+/// A handle to an open store. It is cheap to clone and to share between threads. Dropping the last
+/// handle closes the store.
 ///
 /// A [`Keyspace`], a [`Snapshot`], a [`Transaction`](crate::Transaction) and an [`Iter`] are
-/// handles, too: each keeps the store open until it is dropped, so another open fails with
+/// handles, too: each keeps the store open until it is dropped. Until then another open fails with
 /// [`Error::Locked`]. [`Db::close`] does not wait for them. If a panic drops the last handle, the
 /// store is closed as by any other drop.
 ///
-/// The methods that read and write without naming a keyspace use the keyspace `default`.
+/// Methods that read or write and name no keyspace use the keyspace `default`.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -57,7 +57,7 @@ pub struct Db {
     pub(crate) default: Arc<KeyspaceInfo>,
 }
 
-/// Opens a store with options; made by [`Db::builder`].
+/// Opens a store with options. [`Db::builder`] creates it.
 pub struct Builder {
     path: PathBuf,
     options: Options,
@@ -80,12 +80,13 @@ impl Builder {
     }
 
     /// Sets the shape, schedule, admission and sizes of a named profile. A name such as
-    /// `rocksdb/schedule=fifo/admission=open` takes the profile's sizes and replaces mechanisms. If
-    /// the profile needs more memory than `memory_limit`, the limit is raised
+    /// `rocksdb/schedule=fifo/admission=open` keeps the profile's sizes and replaces single
+    /// mechanisms. If the profile needs more memory than `memory_limit`, the limit is raised
     /// ([`Options::set_profile`]).
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] when there is no such profile or mechanism; the message lists them.
+    /// [`Error::InvalidOption`] if there is no such profile or mechanism; the message lists those
+    /// that exist.
     pub fn profile(mut self, name: &str) -> Result<Self> {
         self.options.set_profile(name)?;
         Ok(self)
@@ -105,8 +106,8 @@ impl Builder {
         self
     }
 
-    /// Opens the store although some of its SSTs are missing: reads that need one of them fail, and
-    /// [`Keyspace::salvage`] reads the rest. Requires [`Builder::read_only`]. Default: false.
+    /// Opens the store even if some of its SSTs are missing. Reads that need a missing SST fail,
+    /// and [`Keyspace::salvage`] reads the rest. Requires [`Builder::read_only`]. Default: false.
     #[must_use]
     pub fn allow_missing_ssts(mut self, allow: bool) -> Self {
         self.allow_missing_ssts = allow;
@@ -128,8 +129,8 @@ impl Builder {
         self
     }
 
-    /// Registers a merge operator, besides `append`, `add` and `max`. A store cannot be opened
-    /// without the operators that its keyspaces name, except with
+    /// Registers a merge operator in addition to `append`, `add` and `max`. Opening a store fails
+    /// if an operator that a keyspace names is not registered, except with
     /// [`Builder::keep_unknown_operators`].
     #[must_use]
     pub fn merge_operator(mut self, operator: Arc<dyn MergeOperator>) -> Self {
@@ -138,10 +139,10 @@ impl Builder {
         self
     }
 
-    /// Opens the store although merge operators that its keyspaces name are not registered, as a
-    /// tool does that works with any store. Default: false.
+    /// Opens the store even if merge operators that its keyspaces name are not registered. This is
+    /// for tools that work with any store. Default: false.
     ///
-    /// Everything works that need not merge. A read of a key that has operands fails with
+    /// Everything that needs no merge works. A read of a key that has operands fails with
     /// [`Error::UnknownMergeOperator`], and iterators continue after it; a merge into such a
     /// keyspace is refused with [`Error::OperandRefused`]. Compactions keep the operands as they
     /// are, so a program that registers the operator reads the same values as before. See
@@ -152,8 +153,8 @@ impl Builder {
         self
     }
 
-    /// Registers a compaction filter for a keyspace, which need not exist yet. Unlike a merge
-    /// operator it is not recorded: the next open may omit it.
+    /// Registers a compaction filter for a keyspace. The keyspace need not exist yet. Unlike a
+    /// merge operator, the filter is not recorded in the store: the next open may omit it.
     #[must_use]
     pub fn compaction_filter(
         mut self,
@@ -165,9 +166,9 @@ impl Builder {
         self
     }
 
-    /// Sets the options of the keyspace `default`. A new store is created with them; an existing
-    /// store must have been created with the same ones. Without this call the existing options
-    /// apply.
+    /// Sets the options of the keyspace `default`. A new store is created with them. An existing
+    /// store must have the same options, or the open fails. Without this call the options of the
+    /// existing store apply.
     #[must_use]
     pub fn default_keyspace(mut self, options: KeyspaceOptions) -> Self {
         self.default_keyspace = Some(options);
@@ -179,8 +180,8 @@ impl Builder {
     /// # Errors
     /// [`Error::Missing`], [`Error::AlreadyExists`], [`Error::NotAStore`], [`Error::Locked`],
     /// [`Error::FormatVersion`], [`Error::Corruption`], [`Error::InvalidOption`],
-    /// [`Error::UsedUp`], [`Error::UnknownMergeOperator`], [`Error::KeyspaceExists`] when the
-    /// keyspace `default` was made with other options than [`Builder::default_keyspace`] says, or
+    /// [`Error::UsedUp`], [`Error::UnknownMergeOperator`], [`Error::KeyspaceExists`] if the
+    /// keyspace `default` has other options than those given to [`Builder::default_keyspace`], or
     /// [`Error::Io`]. A failed open loses nothing on disk.
     pub fn open(self) -> Result<Db> {
         let env = self.env.unwrap_or_else(|| RealEnv::new());
@@ -213,7 +214,7 @@ impl Db {
         Self::builder(path).open()
     }
 
-    /// Starts to open a store with other options.
+    /// Returns a builder that opens the store in a folder with other options.
     pub fn builder(path: impl AsRef<Path>) -> Builder {
         let path = path.as_ref().to_owned();
         Builder {
@@ -243,7 +244,7 @@ impl Db {
         &self.engine.shared.options
     }
 
-    /// The keyspace of this name.
+    /// A handle to the keyspace of this name.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`].
@@ -253,7 +254,7 @@ impl Db {
         Ok(Keyspace { engine: self.engine.clone(), info })
     }
 
-    /// Creates a keyspace, durably. If it already exists with the same options, it is returned.
+    /// Creates a keyspace, durably. If it already exists with the same options, returns it.
     ///
     /// # Errors
     /// [`Error::KeyspaceExists`] if it exists with other options; the error lists them.
@@ -264,10 +265,10 @@ impl Db {
         Ok(Keyspace { engine: self.engine.clone(), info })
     }
 
-    /// Removes a keyspace with everything that it holds, durably. However much that is, it costs
-    /// one record in the manifest, and the files are removed in the background. Snapshots and
-    /// iterators from before go on reading what they saw. Every other call of the keyspace's
-    /// handles returns [`Error::KeyspaceDropped`]. The name is free for a new keyspace.
+    /// Removes a keyspace with all its data, durably. The cost is one record in the manifest,
+    /// whatever the size of the keyspace; the files are removed in the background. Earlier
+    /// snapshots and iterators still read the data that they show. Every other call of the
+    /// keyspace's handles returns [`Error::KeyspaceDropped`]. A new keyspace may take the name.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -285,8 +286,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyspaceNeeded`] for the keyspace `default`, which can be cleared. Else as
-    /// [`Keyspace::clear`].
+    /// [`Error::KeyspaceNeeded`] for the keyspace `default`, which can only be cleared. Otherwise
+    /// as [`Keyspace::clear`].
     pub fn drop_keyspace(&self, keyspace: &Keyspace) -> Result<()> {
         if keyspace.info.store != self.engine.shared.store_uid {
             return Err(other_store());
@@ -306,13 +307,12 @@ impl Db {
         Keyspace { engine: self.engine.clone(), info: self.default.clone() }
     }
 
-    /// Applies a batch, all or nothing.
+    /// Applies a batch atomically.
     ///
     /// # Errors
     /// As [`Keyspace::put_with`]. [`Error::OperandRefused`] or [`Error::InvalidArgument`] if a
-    /// write that was added to the batch is invalid: nothing of the batch was written then. After
-    /// an error of the WAL the outcome is unknown: a reopened store has all of the batch or
-    /// nothing.
+    /// write in the batch is invalid; no part of the batch is written then. After an error of the
+    /// WAL the outcome is unknown: a reopened store has the whole batch or none of it.
     pub fn write(&self, batch: &Batch, options: WriteOptions) -> Result<()> {
         self.engine.writer.write(batch, options)
     }
@@ -332,10 +332,10 @@ impl Db {
         self.engine.log.sync_for_client()
     }
 
-    /// Flushes all memtables and waits until they are flushed.
+    /// Flushes all memtables and waits for the flushes.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] if the device is full: the flush happens later, when there is space.
+    /// [`Error::NoSpace`] if the device is full; the flush then runs when there is space again.
     /// [`Error::ReadOnly`] if the store became read-only meanwhile.
     pub fn flush(&self) -> Result<()> {
         self.engine.writer.flush_all()
@@ -350,29 +350,29 @@ impl Db {
         self.engine.control.wait_idle()
     }
 
-    /// Makes a consistent copy of the store in a new or empty folder, while the store stays in use.
+    /// Makes a consistent copy of the store in a new or empty folder while the store stays in use.
     /// The copy contains all writes that returned before this call, and a prefix of the concurrent
-    /// ones. It is a store of its own; [`restore`](crate::restore) copies it back.
+    /// writes. It is a store of its own. [`restore`](crate::restore) copies it back.
     ///
     /// SSTs are hard-linked where the file system supports it, so a copy takes little time and
-    /// space. The folder becomes a store only when all of it is durable. After a failure the new
-    /// files are removed; after a crash files may be left in the folder, which no store needs.
+    /// space. The folder becomes a store only when all its files are durable. A failed call removes
+    /// its files. A crash may leave files in the folder; no store needs them.
     ///
     /// # Errors
-    /// [`Error::AlreadyExists`] or [`Error::InvalidArgument`] when the folder is not empty;
-    /// [`Error::InvalidArgument`] when it lies in the store itself; [`Error::ReadOnly`],
-    /// [`Error::OpenedReadOnly`], [`Error::Closed`]; what the file system says.
+    /// [`Error::AlreadyExists`] or [`Error::InvalidArgument`] if the folder is not empty;
+    /// [`Error::InvalidArgument`] if it lies in the store itself; [`Error::ReadOnly`],
+    /// [`Error::OpenedReadOnly`], [`Error::Closed`], or any error of the file system.
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<CopyReport> {
         checkpoint(&self.engine, target.as_ref())
     }
 
-    /// Starts a trace: records the operations and their times in a new file, with keys, lengths of
-    /// values and lengths of scans. [`TraceReader`](crate::trace::TraceReader) reads the file.
-    /// Closing the store ends the trace, too.
+    /// Starts a trace: a new file records each operation with its time, its keys, and the lengths
+    /// of its values or scans. [`TraceReader`](crate::trace::TraceReader) reads the file. Closing
+    /// the store also ends the trace.
     ///
-    /// With a trace, each operation is encoded under one shared lock, and waits for the device when
-    /// the file cannot keep up. Without a trace, the cost is one check of a flag. Operations that
-    /// run during this call may be missing.
+    /// While a trace runs, each operation is encoded under one shared lock, and waits for the
+    /// device if the file cannot keep up. Without a trace the cost is the check of a flag.
+    /// Operations that run during this call may be missing.
     ///
     /// # Errors
     /// [`Error::Io`] if the file exists or cannot be created; [`Error::InvalidArgument`] if a trace
@@ -385,29 +385,29 @@ impl Db {
         }
     }
 
-    /// Ends the trace, durably, and returns the number of its operations. Iterators that still
-    /// exist are not in it.
+    /// Ends the trace, durably, and returns the number of recorded operations. Iterators that still
+    /// exist are not recorded.
     ///
     /// # Errors
-    /// Any error of writing the file, also an earlier one: the trace then has no end, which a
-    /// reader reports. [`Error::InvalidArgument`] if there is no trace. [`Error::Closed`].
+    /// Any error of writing the file, including earlier ones: the trace then lacks its end, and a
+    /// reader reports that. [`Error::InvalidArgument`] if there is no trace. [`Error::Closed`].
     pub fn end_trace(&self) -> Result<u64> {
         self.engine.shared.health.check_open()?;
         let ended = self.engine.shared.tracer.end()?;
         ended.ok_or_else(|| Error::InvalidArgument("there is no trace to end".into()))
     }
 
-    /// The counters and measurements of the store so far.
+    /// The counters and measurements of the store since it was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
         stats(&self.engine)
     }
 
-    /// Closes the store. Everything written is durable when the call returns. Other handles then
-    /// return [`Error::Closed`].
+    /// Closes the store. All writes are durable when the call returns. Other handles then return
+    /// [`Error::Closed`].
     ///
     /// # Errors
-    /// Any error of making the last writes durable; the store is closed all the same.
+    /// Any error of making the last writes durable. The store is closed even then.
     pub fn close(self) -> Result<()> {
         close(&self.engine)
     }

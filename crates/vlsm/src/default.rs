@@ -1,5 +1,5 @@
 //! Reads and writes of a [`Db`] that name no keyspace: each is the call of the same name on the
-//! keyspace `default`. The most frequent ones, `put`, `delete` and `get`, make no handle of it.
+//! keyspace `default`. The most frequent ones, `put`, `delete` and `get`, create no handle to it.
 
 use crate::batch::Batch;
 use crate::bounds::KeyBounds;
@@ -167,7 +167,8 @@ impl Db {
         self.default_keyspace().is_empty()
     }
 
-    /// The number of pairs of the keyspace `default`. It counts them: the time is that of a scan.
+    /// The number of pairs of the keyspace `default`. The call counts them, so it takes the time of
+    /// a scan.
     ///
     /// # Errors
     /// As those of [`Iter`].

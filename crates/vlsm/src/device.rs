@@ -2,17 +2,17 @@
 //!
 //! Source: "CruiseDB: An LSM-Tree Key-Value Store with Both Better Tail Throughput and Tail
 //! Latency" (2021), §V.B: throughput by mix of reads and writes, "beforehand through some
-//! measurements on the specified I/O device". Only where a mechanism plans with it:
-//! 1. the options may say it; then nothing is measured;
-//! 2. else the file `DEVICE` of the store's folder says it, if it is sound;
-//! 3. else it is measured, before the store is opened, on a file of [`FILE_BYTES`] that is removed
-//!    afterwards: for each mix [`THREADS`] threads read and write [`REQUEST`] bytes at a time, in
-//!    proportion, for [`TOOK`]. The result is written to `DEVICE`. Remove that file to have it
-//!    measured again, for example when the store has moved.
+//! measurements on the specified I/O device". If a mechanism plans with the throughput:
+//! 1. If the options set it, nothing is measured.
+//! 2. Otherwise the file `DEVICE` in the store's folder sets it, if it is intact.
+//! 3. Otherwise it is measured, before the store is opened, on a file of [`FILE_BYTES`] that is
+//!    removed afterwards. For each mix, [`THREADS`] threads read and write [`REQUEST`] bytes at a
+//!    time, in proportion, for [`TOOK`]. The result is written to `DEVICE`. To measure again, for
+//!    example after the store was moved, remove that file.
 //!
 //! The measurement does the same I/O as jobs: large direct requests, several in parallel, without
-//! syncs. If a second of work does not fill the device's cache, the device looks faster than it is
-//! in the long run; if that matters, set the throughput in the options.
+//! syncs. If a second of I/O does not fill the device's cache, the result is higher than the
+//! sustained throughput. If that matters, set the throughput in the options.
 
 use crate::options::Options;
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,7 @@ use vlsm_disk::io::IoPool;
 use vlsm_disk::{Env, Pending};
 use vlsm_policy::{DeviceMap, DevicePoint};
 
-/// The file beside the store.
+/// The file that keeps the result.
 pub(crate) const NAME: &str = "DEVICE";
 /// The file that the measurement reads and writes. A crash may leave it behind.
 pub(crate) const SCRATCH: &str = "DEVICE.tmp";
@@ -36,19 +36,19 @@ const FILE_BYTES: u64 = 128 << 20;
 const REQUEST: usize = 256 << 10;
 const THREADS: u64 = 4;
 const TOOK: Duration = Duration::from_millis(200);
-/// Shares of reads that are measured.
+/// The measured shares of reads.
 const SHARES: [f64; 5] = [0.0, 0.25, 0.5, 0.75, 1.0];
 
 /// The file's content.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
-    /// CRC-32C of the map as text: a file that was changed by accident is not used.
+    /// CRC-32C of the map as text, so that a file that was changed by accident is not used.
     checksum: u32,
     map: DeviceMap,
 }
 
-/// The map for a store in `dir`, measured if need be.
+/// The map for a store in `dir`; it is measured if it is unknown.
 pub(crate) fn map(env: &Arc<dyn Env>, dir: &Path, options: &Options) -> Result<Arc<DeviceMap>> {
     if !options.device.points.is_empty() {
         return Ok(Arc::new(options.device.clone()));
@@ -91,7 +91,7 @@ fn keep(env: &dyn Env, dir: &Path, map: &DeviceMap) -> Result<()> {
 fn measure(env: &Arc<dyn Env>, dir: &Path) -> Result<DeviceMap> {
     let path = dir.join(SCRATCH);
     let fs = env.fs();
-    // A crash may have left one.
+    // A crash may have left a scratch file.
     if fs.exists(&path).map_err(|error| Error::io("cannot look for", &path, error))? {
         fs.remove(&path).map_err(|error| Error::io("cannot remove", &path, error))?;
     }
@@ -141,7 +141,7 @@ fn try_measure(env: &Arc<dyn Env>, path: &Path) -> Result<DeviceMap> {
     Ok(DeviceMap { points })
 }
 
-/// Bytes that no device makes smaller.
+/// Bytes that no device can compress.
 fn block() -> AlignedBuf {
     let mut block = AlignedBuf::zeroed(REQUEST);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -154,7 +154,7 @@ fn block() -> AlignedBuf {
     block
 }
 
-/// One thread of a measurement. It reads and writes its own part of the file, round and round.
+/// One thread of a measurement. It reads and writes its own part of the file repeatedly.
 struct Mover {
     env: Arc<dyn Env>,
     file: Arc<dyn File>,
@@ -199,8 +199,8 @@ mod tests {
         let names = env.fs().read_dir(dir.path()).unwrap();
         assert_eq!(names, [Path::new(NAME)], "nothing else is left");
         assert_eq!(map(&env, dir.path(), &options).unwrap(), first, "it is not measured again");
-        // A file that was changed by accident is measured again. What the options say is not
-        // measured.
+        // If the file was changed by accident, the device is measured again. It is not measured if
+        // the options set the throughput.
         let path = dir.path().join(NAME);
         let file = env.fs().open(&path, OpenOptions::WRITE).unwrap();
         let digit = 11;

@@ -1,6 +1,5 @@
-//! The parts of an open store. The logic is in the parts; this file only holds them together.
-//! Operations on several parts (open, close, checkpoint, ingest, statistics) have files of their
-//! own.
+//! The parts of an open store. The logic is in the parts; this file only connects them. Operations
+//! on several parts (open, close, checkpoint, ingest, statistics) have files of their own.
 
 use crate::catalog::Catalog;
 use crate::control::{self, Control};
@@ -36,23 +35,23 @@ pub(crate) struct Engine {
     pub control: Arc<Control>,
     /// Held until the store is closed.
     pub lock: Mutex<Option<Box<dyn Lock>>>,
-    /// The state of the last look at a store that another process writes. A thread holds it while
-    /// it catches up, and takes it only with `try_lock`.
+    /// The state of the last look at a store that another process writes. A thread holds this lock
+    /// while it catches up; it is only taken with `try_lock`.
     pub catching_up: Mutex<Seen>,
 }
 
-/// The ends of the files that were read last of a store that another process writes.
+/// The ends of the files at the last look at a store that another process writes.
 #[derive(Default)]
 pub(crate) struct Seen {
     /// The manifest, and its length.
     pub position: (u64, u64),
-    /// The last WAL; none before the first look, and where there was none.
+    /// The last WAL; none before the first look, or if the store had none.
     pub last: Option<LiveWal>,
     /// The last sequence number.
     pub seq: Seq,
 }
 
-/// The parts that an open has recovered or made, for [`Engine::compose`].
+/// The parts that an open has recovered or created, for [`Engine::compose`].
 pub(crate) struct Opened {
     pub shared: Arc<Shared>,
     pub catalog: Catalog,

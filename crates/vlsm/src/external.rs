@@ -3,7 +3,7 @@
 //! 1. Keys arrive in strictly ascending order and are cut into blocks; full blocks are written to a
 //!    temporary file beside the final one.
 //! 2. At the end the file is made durable and renamed, and its directory entry is made durable. So
-//!    there is a whole file of this name or none.
+//!    a file of this name is either complete or absent.
 //!
 //! All entries have sequence number zero; the ingest assigns the real one.
 
@@ -22,8 +22,8 @@ use vlsm_disk::sst::SstWriter;
 /// The level whose compression is used: deep enough for the last entry of the option.
 const LEVEL: u8 = u8::MAX;
 
-/// Writes one file of sorted pairs, which [`Keyspace::ingest`](crate::Keyspace::ingest) brings into
-/// a store. An unfinished file leaves nothing behind.
+/// Writes one file of sorted pairs, which [`Keyspace::ingest`](crate::Keyspace::ingest) adds to a
+/// store. Dropping an unfinished writer removes its file.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -56,15 +56,15 @@ pub struct SstFileWriter {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SstFile {
-    /// Its path.
+    /// The path of the file.
     pub path: PathBuf,
-    /// Its length.
+    /// The length of the file.
     pub bytes: ByteCount,
-    /// Number of entries.
+    /// The number of entries.
     pub entries: u64,
-    /// Its first key.
+    /// The smallest key.
     pub smallest: Bytes,
-    /// Its last key.
+    /// The largest key.
     pub largest: Bytes,
 }
 
@@ -94,7 +94,7 @@ impl SstFileWriter {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
-        // Perhaps what a process left behind that was killed.
+        // A killed process may have left this file.
         let _ = fs.remove(&temporary);
         let file = fs.open(&temporary, OpenOptions::CREATE).map_err(failed)?;
         let sst = options.sst(LEVEL, env.wall_clock());
@@ -103,16 +103,16 @@ impl SstFileWriter {
         Ok(Self { env: env.clone(), path, temporary, file, writer, last: None })
     }
 
-    /// Appends a pair. Its key must be greater than the last one.
+    /// Appends a pair. Its key must be greater than the previous key.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a key out of order, or a key or value over the limits: then
-    /// nothing is appended. Any error of writing the file.
+    /// [`Error::InvalidArgument`] for a key out of order, or for a key or value over the limits;
+    /// nothing is appended then. Any error of writing the file.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), Kind::Put, value.as_ref())
     }
 
-    /// Appends a delete of a key. The key must be greater than the last one.
+    /// Appends a delete of a key. The key must be greater than the previous key.
     ///
     /// # Errors
     /// As [`SstFileWriter::put`].

@@ -1,6 +1,6 @@
-//! The files in a store's folder at an open: needed files, leftovers, and files of others.
+//! The files in a store's folder at an open: needed files, leftovers, and foreign files.
 //!
-//! Threads: the one that opens the store.
+//! Threads: only the thread that opens the store.
 
 use crate::aside::Lost;
 use crate::catalog::DEFAULT_KEYSPACE;
@@ -19,27 +19,28 @@ use vlsm_disk::sst::{sst_number, sst_path};
 use vlsm_disk::wal::{wal_number, wal_path};
 use vlsm_policy::Shape;
 
-/// A store is opened for writing only below this. The format has room for as many numbers again,
-/// more than one session can use.
+/// A store is opened for writing only if its numbers are at most this. The format has room for as
+/// many numbers again, more than one session can use.
 const NUMBER_MAX: u64 = 1 << 55;
 
-/// Fewer files than this are made between two records of the next number in the manifest.
+/// Fewer files than this are created between two records of the next number in the manifest.
 const UNRECORDED_MAX: u64 = 1 << 32;
 
 /// The numbered files of the folder.
 pub(crate) struct FilesThere {
     /// Sorted. There may be hundreds of thousands.
     ssts: Vec<FileNumber>,
-    /// WALs that the manifest needs no more, and those that were never made whole.
+    /// WALs that the manifest no longer needs, and WALs that were never completed.
     old_wals: Vec<PathBuf>,
-    /// The largest number of a WAL, or of one on its way; 0 without any.
+    /// The largest number of a WAL, complete or not; 0 if there is none.
     last_wal: u64,
     /// Published statistics, and requests for them.
     published: Vec<PathBuf>,
 }
 
 impl FilesThere {
-    /// Lists them, and checks the trees against them; SSTs may be missing from a `partial` store.
+    /// Lists the files, and checks the trees against them; SSTs may be missing from a `partial`
+    /// store.
     pub fn checked(
         env: &dyn Env,
         dir: &Path,
@@ -52,8 +53,8 @@ impl FilesThere {
         Ok(there)
     }
 
-    /// SSTs with numbers far beyond those that the manifest knows are not the store's; a WAL with
-    /// one is refused, as it would be taken for the newest.
+    /// SSTs with numbers far beyond those that the manifest records are not the store's. A WAL with
+    /// such a number is refused, because it would be taken for the newest.
     fn list(env: &dyn Env, dir: &Path, state: &State) -> Result<Self> {
         let names = env.fs().read_dir(dir).map_err(|error| Error::io("cannot list", dir, error))?;
         let end = match planted::is(Bug::NumberTakenFromStranger) {
@@ -84,9 +85,9 @@ impl FilesThere {
         Ok(Self { ssts, old_wals, last_wal, published })
     }
 
-    /// Lists the files that the store no longer needs: SSTs that no tree names, manifests other
+    /// Lists the files that the store no longer needs: SSTs that are in no tree, manifests other
     /// than the current one, WALs that the manifest does not need or that were never completed,
-    /// published statistics, the scratch file of measuring.
+    /// published statistics, and the scratch file of a measurement.
     pub fn leftovers(
         &self,
         dir: &Path,
@@ -105,14 +106,14 @@ impl FilesThere {
         Ok(paths)
     }
 
-    /// A number that no file of the folder has or had.
+    /// A number that no file of the folder has, and that no file had.
     pub fn next_number(&self, state: &State) -> u64 {
         let largest = self.ssts.last().map_or(0, |number| number.0).max(self.last_wal);
         state.numbers.next_file.max(largest + 1)
     }
 }
 
-/// The changes of an open in the folder, other than the log, once the open is certain to succeed.
+/// The changes that an open makes in the folder, other than the WAL, once it is certain to succeed.
 pub(crate) struct Settling<'a> {
     pub env: &'a Arc<dyn Env>,
     pub dir: &'a Path,
@@ -139,8 +140,8 @@ impl<'a> Settling<'a> {
         Self { env, dir, events, state, there, lost, manifest, done }
     }
 
-    /// Makes the manifest durable, removes lost SSTs from it, and then removes leftovers. It is
-    /// called after the log was read. Once it has succeeded, further calls do nothing.
+    /// Makes the manifest durable, removes lost SSTs from it, and then removes leftovers. Called
+    /// after the WAL was read. After the first success further calls do nothing.
     pub fn settle(&self) -> Result<()> {
         if self.done.get() {
             return Ok(());
@@ -156,7 +157,7 @@ impl<'a> Settling<'a> {
         Ok(())
     }
 
-    /// Returns the manifest, once the log has begun.
+    /// Returns the manifest, after the new WAL has begun.
     pub fn into_manifest(self) -> Manifest {
         let manifest = self.manifest.into_inner();
         if planted::is(Bug::LeftoversRemovedLate) && self.done.get() {
@@ -167,8 +168,8 @@ impl<'a> Settling<'a> {
     }
 }
 
-/// Refuses a store that has no numbers left: those that one opening gives would still fit, but the
-/// next opening could not tell.
+/// Refuses a store that has no numbers left. The numbers of this session would still fit, but a
+/// later open could not detect an overflow.
 pub(crate) fn check_numbers(dir: &Path, state: &State, read_only: bool) -> Result<()> {
     if read_only {
         return Ok(());
@@ -186,8 +187,8 @@ pub(crate) fn check_numbers(dir: &Path, state: &State, read_only: bool) -> Resul
     }
 }
 
-/// There is the keyspace that every store has, every tree is sound and every SST it names is there,
-/// where it must be.
+/// Checks that the keyspace `default` exists, that every tree is valid, and that its SSTs exist, if
+/// `ssts` lists the files.
 fn check_trees(
     dir: &Path,
     state: &State,
@@ -213,8 +214,8 @@ fn check_trees(
     Ok(())
 }
 
-/// Removes files that the store does not need. A missing file is skipped, and an
-/// [`Event::NotRemoved`] tells of one that cannot be removed.
+/// Removes files that the store does not need. A missing file is skipped; an [`Event::NotRemoved`]
+/// reports a file that cannot be removed.
 pub(crate) fn remove(env: &Arc<dyn Env>, events: &Events, paths: &[PathBuf]) {
     for path in paths {
         match env.fs().remove(path) {

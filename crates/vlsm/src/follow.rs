@@ -1,39 +1,42 @@
-//! Following a store that another process writes: what a reader sees, and how it sees more.
+//! Follows a store that another process writes: determines the state that a reader shows, and
+//! advances it.
 //!
-//! The reader takes no lock and writes nothing, so that the writer never waits for it and need not
-//! know it. A *look* reads the state of the store at one moment:
+//! The reader takes no lock and writes nothing, so the writer neither waits for it nor knows of it.
+//! A *look* reads the state of the store at one moment:
 //!
 //! 1. Read the manifest. Its trees are one state of the store.
-//! 2. Replay the WALs from the smallest number that the manifest needs, into new memtables. The
-//!    batches that are in no SST of step 1 are all there: the writer gives up a WAL only after a
-//!    later manifest record has made it needless.
-//! 3. Open all SSTs that the trees name, and hold them open: the writer may remove their names at
-//!    any time.
-//! 4. If the manifest has changed since step 1, read what was appended: no write of step 2 may be
-//!    newer than an ingest or a change of a keyspace among these changes. If the manifest was
-//!    replaced, that is not known ([`check_later`]).
-//! 5. Check that the WALs that were read are still those ([`LiveWal::is_there`]). The header of a
-//!    file that is used again changes before its records do.
+//! 2. Replay the WALs from the smallest number that the manifest needs, into new memtables. They
+//!    contain all batches that are in no SST of step 1, because the writer removes or recycles a
+//!    WAL only after a later manifest record no longer needs it.
+//! 3. Open all SSTs of the trees, and hold them open: the writer may remove their names at any
+//!    time.
+//! 4. If the manifest has changed since step 1, read the appended records. No write of step 2 may
+//!    be newer than an ingest or a change of a keyspace among them. If the manifest was replaced,
+//!    this cannot be checked, and the look fails ([`check_later`]).
+//! 5. Check that the WAL files still hold the WALs that were read ([`LiveWal::is_there`]). The
+//!    header of a recycled file changes before its records do.
 //!
-//! Any step may fail because the writer went on meanwhile: the manifest was replaced, a WAL is
-//! another one, an SST is gone, a record is only half written. Then the look begins again
-//! ([`patiently`]). An error counts only if it stays while the manifest does not change. A torn end
-//! of the last WAL is no error: the next look sees more.
+//! Any step may fail because the writer continued meanwhile: it has replaced the manifest, recycled
+//! a WAL, removed an SST, or written only half of a record. Then the look begins again
+//! ([`patiently`]). An error is returned only if it repeats while the manifest does not change. A
+//! torn end of the last WAL is no error: a later look reads its rest.
 //!
-//! [`catch_up`] takes a look and makes it the view, all trees at once. It takes none if the
-//! manifest and the log end where they did. SSTs that both states show keep their readers.
+//! [`catch_up`] takes a look and makes it the view, all trees at once. It takes no look if the
+//! manifest and the WAL end where they ended before. SSTs that are in both states keep their open
+//! readers.
 //!
-//! Invariants: the contents are those that a recovery would find at the moment of the look, an
-//! exact prefix of the writer's batches; the sequence number never falls.
+//! Invariants: the contents are those that a recovery would find at the moment of the look, which
+//! is an exact prefix of the writer's batches. The sequence number never falls.
 //!
-//! The other process compacts without knowing the readers here. So snapshots and iterators keep the
-//! view with which they began (`read/view`), and a file stays open until the last of them is gone.
+//! The other process compacts without knowing the snapshots and iterators here. So each of them
+//! keeps the view with which it began (`read/view`), and a file stays open until the last of them
+//! is dropped.
 //!
-//! Memory: the manifest's tables, one WAL file, and the memtables. While a look is taken the
-//! memtables of both states exist. All memtables together stay below 7/8 of `memory_limit`; a look
-//! that needs more is given up with [`Error::CannotFollow`], and the older state stays.
+//! Memory: the manifest's tables, one WAL file, and the memtables. During a look the memtables of
+//! both states exist. All memtables together stay below 7/8 of `memory_limit`. A look that needs
+//! more fails with [`Error::CannotFollow`], and the older state stays.
 //!
-//! Threads and locks: any thread, and it blocks; one catches up at a time.
+//! Threads and locks: calls block, and may come from any thread; one thread catches up at a time.
 
 use crate::engine::{Engine, Seen};
 use crate::memtable::Memtable;
@@ -60,11 +63,12 @@ use vlsm_disk::sst::sst_path;
 use vlsm_disk::wal::Rewrite;
 use vlsm_disk::wal::reader::{LiveWal, Recovered};
 
-/// An error that stays over so many looks in a row, while the manifest does not change, is real.
+/// An error that repeats in this number of consecutive looks, while the manifest does not change,
+/// is real.
 const SAME_MAX: u32 = 8;
 /// The most looks in one call.
 const LOOKS_MAX: u32 = 1000;
-/// No look begins so long after the first one of a call.
+/// No look begins this long after the first look of a call.
 const TIME_MAX: Duration = Duration::from_secs(30);
 /// The pause before the second look. It doubles while the manifest does not change.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -99,7 +103,7 @@ pub(crate) struct Look {
     pub held: Held,
 }
 
-/// Repeats looks until one succeeds or its failure is real.
+/// Repeats looks until one succeeds or its failure is permanent.
 pub(crate) fn patiently<R>(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -134,12 +138,12 @@ pub(crate) fn patiently<R>(
     Err(Error::CannotFollow { path: dir.to_owned(), why })
 }
 
-/// The bound of all memtables of a store that is followed.
+/// The memory bound of all memtables of a store that is followed.
 pub(crate) fn bound_of(memory: &Memory) -> MemoryBound<'_> {
     MemoryBound { gauges: &memory.arenas, bytes: memory.limit() / 8 * 7 }
 }
 
-/// Checks that the WALs that were read are still those.
+/// Checks that the WAL files still hold the WALs that were read.
 pub(crate) fn check_wals(fs: &dyn Fs, recovered: &Recovered) -> Result<()> {
     match recovered.live.iter().find(|wal| !wal.is_there(fs)) {
         None => Ok(()),
@@ -147,12 +151,13 @@ pub(crate) fn check_wals(fs: &dyn Fs, recovered: &Recovered) -> Result<()> {
     }
 }
 
-/// Checks that no write up to `last_seq`, which the WALs had after the manifest had `state`, is
-/// newer than an ingest or a change of a keyspace that came in between. These are only in the
-/// manifest. `place` is where the reading of the manifest ended.
+/// Checks that no write up to `last_seq`, the end of the WALs that were read after `state`, is
+/// newer than an ingest or a change of a keyspace that came after `state`. Ingests and these
+/// changes are only in the manifest. `place` is the position at which the reading of the manifest
+/// ended.
 ///
-/// It reads the changes themselves. Two states do not tell: a compaction may have removed an
-/// ingested file again.
+/// It reads the manifest's records, because comparing two states is not enough: a compaction may
+/// already have removed an ingested file.
 pub(crate) fn check_later(
     fs: &dyn Fs,
     dir: &Path,
@@ -167,7 +172,7 @@ pub(crate) fn check_later(
         return changed("its manifest was replaced while it was read");
     };
     let tables = || state.trees.values().flat_map(Version::tables).map(|(_, table)| table);
-    // A compaction moves such a table, and adds it again.
+    // A compaction that moves a table adds it again.
     let is_known = |uid: FileUid| tables().any(|table| table.file.uid == uid);
     let is_ingest = |change: &Change| match change {
         Change::Add { table, .. } => {
@@ -186,7 +191,7 @@ pub(crate) fn check_later(
     }
 }
 
-/// Opens the SSTs of a state that are not among the `known` ones. The result has all of the state.
+/// Opens the SSTs of a state that are not among the `known` ones. Returns all SSTs of the state.
 pub(crate) fn hold(
     fs: &dyn Fs,
     dir: &Path,
@@ -251,7 +256,7 @@ pub(crate) fn look(engine: &Engine, seen: &Seen) -> Result<Look, Failure> {
     look_from(engine, seen, state_of(engine)?, None)
 }
 
-/// Step 1 of a look: the state, and the place in the manifest where it ends.
+/// Step 1 of a look: the state, and the position in the manifest at which it ends.
 pub(crate) fn state_of(engine: &Engine) -> Result<(State, (u64, u64)), Failure> {
     let Shared { env, dir, store_uid, health, .. } = &*engine.shared;
     health.check_open()?;
@@ -264,7 +269,7 @@ pub(crate) fn state_of(engine: &Engine) -> Result<(State, (u64, u64)), Failure> 
     Ok((state, place))
 }
 
-/// The other steps. With `rewrite`, the batches that are in no SST are copied there.
+/// The other steps of a look. With `rewrite`, the batches that are in no SST are copied into it.
 pub(crate) fn look_from(
     engine: &Engine,
     seen: &Seen,
@@ -301,8 +306,8 @@ pub(crate) fn look_from(
     Ok(Look { state, memtables, last_seq, recovered, held })
 }
 
-/// Makes what another process wrote meanwhile visible. Returns the sequence number of the last
-/// write that is visible now.
+/// Makes the later writes of another process visible. Returns the sequence number of the last
+/// visible write.
 pub(crate) fn catch_up(engine: &Engine) -> Result<Seq> {
     let Engine { shared, reader, .. } = engine;
     let Shared { env, dir, .. } = &**shared;
@@ -351,7 +356,7 @@ fn show(engine: &Engine, look: Look) -> Result<()> {
     let Engine { shared, reader, catalog, installer, .. } = engine;
     let Look { mut state, memtables, last_seq, held, .. } = look;
     let followed = catalog.follow(&state)?;
-    // To clear or drop a keyspace takes a sequence number, which the log need not have.
+    // Clearing or dropping a keyspace takes a sequence number that need not be in the WAL.
     let visible = reader.views().visible();
     let least = if followed.gone.is_empty() { visible } else { Seq(visible.0 + 1) };
     let last_seq = last_seq.max(least);
@@ -363,7 +368,7 @@ fn show(engine: &Engine, look: Look) -> Result<()> {
         one.trees.iter().map(move |tree| (tree, rules.clone()))
     });
     let trees = trees_of(shared, &rules.collect(), &state, memtables);
-    // A file is held before any reader can ask for it.
+    // Files are held before any reader can ask for them.
     reader.tables().hold(held);
     reader.views().follow(trees, &followed.gone, last_seq);
     catalog.take_over(followed, last_seq);
@@ -372,13 +377,13 @@ fn show(engine: &Engine, look: Look) -> Result<()> {
         tree.immutables.iter().chain([&tree.active]).for_each(|memtable| memtable.note_gone());
     }
     drop(before);
-    // What only readers from before see of keyspaces that were cleared or dropped.
+    // Releases the parts of cleared or dropped keyspaces that only earlier readers see.
     reader.take_back();
     reader.tables().hold(Held::new());
     Ok(())
 }
 
-/// Gives tables of files that were seen before the metadata and the open readers of these.
+/// Lets tables of known files share their metadata and open readers.
 fn adopt(state: &mut State, held: &Held, before: &StoreView) {
     let mut known: BTreeMap<(FileNumber, FileUid), Vec<&Arc<Table>>> = BTreeMap::new();
     for (_, table) in before.trees().flat_map(|tree| tree.version.tables()) {

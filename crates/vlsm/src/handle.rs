@@ -1,11 +1,11 @@
-//! The counted reference in every handle to an open store: the store closes with the last of them.
+//! The counted reference in every handle to an open store: dropping the last one closes the store.
 //! [`Db`](crate::Db), [`Keyspace`](crate::Keyspace), [`Snapshot`](crate::Snapshot),
 //! [`Transaction`](crate::Transaction) and [`Iter`](crate::Iter) are such handles.
 //!
-//! A panic that drops the last of them closes the store, too: workers must not go on with files
-//! whose lock is released. By then the panic has left the engine's own frames, and with them every
-//! lock of the engine, because each call borrows a handle. On a simulated machine a task that
-//! unwinds does nothing: the machine stops all tasks.
+//! A panic that drops the last handle also closes the store, because workers must not continue with
+//! files whose lock is released. The panic has left the engine's own frames by then, and has
+//! released every lock of the engine, because each call borrows a handle. On a simulated machine a
+//! task that unwinds does nothing, because the machine stops all tasks.
 
 use crate::close::close;
 use crate::engine::Engine;
@@ -13,7 +13,7 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// An open store, kept open.
+/// A reference that keeps a store open.
 #[derive(Clone)]
 pub(crate) struct Handle {
     engine: Arc<Engine>,

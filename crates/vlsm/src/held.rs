@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::Result;
 
-/// One registration; released when dropped.
+/// One registration. Dropping it releases it.
 pub(crate) struct Held {
     pub engine: Handle,
     pub at: Moment,
-    /// Views of the trees that have a compaction filter, which might change a later view.
+    /// The present views of the trees with a compaction filter, because the filter might change
+    /// later views.
     kept: Option<Arc<FilteredTrees>>,
 }
 
@@ -22,7 +23,7 @@ impl Held {
         Self::since(engine, None)
     }
 
-    /// The same for a snapshot, whose age is of interest from its beginning on.
+    /// The same for a snapshot, whose age counts from its beginning.
     pub fn dated(engine: &Handle) -> Self {
         Self::since(engine, Some(engine.shared.env.now()))
     }
@@ -32,12 +33,12 @@ impl Held {
         Self { engine: engine.clone(), at, kept }
     }
 
-    /// Whether it keeps views of trees, so that not all are read from the current one.
+    /// Whether it keeps views of trees, so that some trees are not read from the current view.
     pub fn keeps_any(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// The tree of a keyspace's region to read from, and whether it is kept for this reader.
+    /// The view of a region's tree from which to read, and whether it is kept for this reader.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`](vlsm_core::Error::KeyspaceDropped).

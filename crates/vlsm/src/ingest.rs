@@ -1,30 +1,30 @@
 //! Adds SSTs that were written outside the store to a keyspace, atomically.
 //!
-//! 1. Each file is checked completely; their key ranges must not overlap. Each is copied (or
-//!    linked) into the store's folder under a new number, durably, and opened. A crash from here to
-//!    step 5 leaves unreferenced files, which the next open removes.
+//! 1. Each file is checked completely; the key ranges of the files must not overlap. Each file is
+//!    copied (or linked) durably into the store's folder under a new number, and opened. A crash
+//!    from here to step 5 leaves unreferenced files, which the next open removes.
 //! 2. Each file gets a place: the deepest level such that neither it nor any level above overlaps
-//!    the file, and no job writes into the file's keys there; else a new run of L0, the newest. The
-//!    place is reserved as by a running job, so that no job writes there, or takes the file before
-//!    step 6.
-//! 3. The ingest raises a barrier in the commit queue (`write/barrier`), which gives all entries of
-//!    the files their sequence number. Trees with a new run of L0 have their memtable sealed there:
-//!    no memtable holds entries both older and newer than the run.
-//! 4. The ingest waits for earlier batches. If one of them wrote into the keys of a file for a
-//!    deeper level, the ingest gives up the barrier and repeats step 2, for L0.
+//!    the file, and no job writes into the file's keys there. If there is none, the place is a new
+//!    run of L0, the newest. The place is reserved as by a running job, so that no job writes
+//!    there, or takes the file as an input before step 6.
+//! 3. The ingest raises a barrier in the commit queue (`write/barrier`). The barrier gives all
+//!    entries of the files their sequence number, and seals the memtables of trees with a new run
+//!    of L0, so that no memtable holds entries both older and newer than the run.
+//! 4. The ingest waits for earlier batches. If one of them wrote into the key range of a file for a
+//!    deeper level, the ingest ends the barrier and repeats step 2, for L0.
 //! 5. The WAL is synced, because the ingest must not survive a crash that loses an earlier batch.
 //!    One group of the manifest adds the files to their trees (`install`).
-//! 6. The barrier ends, which makes the files visible. Readers at earlier sequence numbers skip
+//! 6. The barrier ends, and the files become visible. Readers at earlier sequence numbers skip
 //!    them.
 //!
 //! Memtables that are older than the new run are not flushed first: readers interleave memtables
 //! and runs of L0 by age (`read/view`), jobs do not touch the newer part until the older memtables
 //! are flushed (`control/tick`), and recovery cuts its memtables at the run (`recovery`).
 //!
-//! Writes after step 3 become visible only after step 6, so they wait for two syncs and the
-//! installs under way, whatever the length of the files. If the device is too full for step 5, the
-//! ingest fails: its edits are withdrawn, and the barrier ends. Threads: any. One ingest at a time,
-//! and none while a checkpoint fixes its moment.
+//! Writes after step 3 become visible only after step 6. So they wait for two syncs and the running
+//! installs, whatever the length of the files. If the device is too full for step 5, the ingest
+//! fails: its edits are withdrawn, and the barrier ends. Threads: any. One ingest at a time, and
+//! none while a checkpoint fixes its moment.
 
 use crate::catalog::KeyspaceInfo;
 use crate::control::Slot;
@@ -75,15 +75,15 @@ impl IngestOptions {
 pub struct IngestReport {
     /// Ingested files.
     pub files: u64,
-    /// Files that went to L0, because other data overlapped their key range.
+    /// Files that were placed in L0, because other data overlapped their key range.
     pub into_l0: u64,
-    /// Entries of the files.
+    /// The number of entries of the files.
     pub entries: u64,
     /// Bytes of the files.
     pub bytes: ByteCount,
 }
 
-/// A file that was checked.
+/// A file that has been checked.
 struct Checked {
     source: PathBuf,
     tree: TreeId,
@@ -111,7 +111,7 @@ impl Incoming {
         Arc::new(Table::whole(Arc::new(meta.with_global_seq(seq))))
     }
 
-    /// The candidate whose reservation holds the file's place.
+    /// The candidate that reserves the file's place.
     fn candidate(&self) -> Candidate {
         Candidate {
             tree: self.tree,
@@ -132,7 +132,7 @@ impl Incoming {
     }
 }
 
-/// The files of one ingest. Their copies are removed on drop, unless they were handed over.
+/// The files of one ingest. Dropping this removes their copies, unless they were handed over.
 struct Copies<'a> {
     shared: &'a Shared,
     files: Vec<Incoming>,
@@ -214,13 +214,13 @@ impl<'a> Ingest<'a> {
         synced.map_err(|error| {
             Error::io_unknown("cannot sync folder", &self.engine.shared.dir, error)
         })?;
-        // If writes are stopped, the ingest waits as they do instead of adding to the load.
+        // If writes are stopped, the ingest also waits, instead of adding to the load.
         if !self.engine.shared.gate.is_open() {
             self.engine.shared.wait_at_gate(None, 0, None)?;
         }
         let held = self.bring_in(&mut copies)?;
         if options.move_files {
-            // The files are in the store already; an original that stays does no harm.
+            // The files are already in the store; an original that stays does no harm.
             files.iter().for_each(|path| drop(self.engine.shared.env.fs().remove(path)));
         }
         let report = report_of(&copies.files);
@@ -230,7 +230,7 @@ impl<'a> Ingest<'a> {
         Ok(report)
     }
 
-    /// Step 1, before anything is changed.
+    /// Step 1: the check, before anything is changed.
     fn check_file(
         &self,
         keyspace: &KeyspaceInfo,
@@ -273,7 +273,7 @@ impl<'a> Ingest<'a> {
         Ok(Checked { source: path.to_owned(), tree: keyspace.trees()?.tree(region), summary })
     }
 
-    /// Step 1, the copy.
+    /// Step 1: the copy.
     fn take_over(
         &self,
         checked: Checked,
@@ -291,14 +291,14 @@ impl<'a> Ingest<'a> {
             copy(fs, &source, &to, u64::MAX)?;
         }
         if let Some(file) = files.last_mut() {
-            // This also checks that the file is the one that was checked before.
+            // This also verifies that the file is the one that was checked before.
             let meta = file.summary.clone().into_meta(number);
             file.reader = Some(self.engine.reader.tables().open_new(&meta)?);
         }
         Ok(())
     }
 
-    /// Steps 2 to 6. Returns how long the barrier was held.
+    /// Steps 2 to 6. Returns the time for which the barrier was held.
     fn bring_in(&self, copies: &mut Copies<'_>) -> Result<Duration> {
         let _alone = self.engine.installer.without_ingests()?;
         // No keyspace is cleared or dropped from here on.
@@ -311,7 +311,8 @@ impl<'a> Ingest<'a> {
         self.engine.log.sync_all()?;
         let mut deep = true;
         loop {
-            // Released after the barrier: files that are not visible yet must not be a job's input.
+            // Released after the barrier, because files that are not visible yet must not be a
+            // job's input.
             let _places = self.reserve_places(&mut copies.files, deep)?;
             let in_l0 = copies.files.iter().filter(|file| file.level == 0);
             let mut seal: Vec<TreeId> = in_l0.map(|file| file.tree).collect();
@@ -364,8 +365,8 @@ impl<'a> Ingest<'a> {
         }
     }
 
-    /// Step 4: no older write overlaps a file for a deeper level. All older writes are in this
-    /// view, in memtables or in tables.
+    /// Step 4: checks that no older write overlaps a file for a deeper level. All older writes are
+    /// in this view, in memtables or in tables.
     fn places_are_free(&self, files: &[Incoming]) -> Result<bool> {
         let view = self.engine.reader.views().load_full();
         for file in files.iter().filter(|file| file.level > 0) {
@@ -394,7 +395,7 @@ impl<'a> Ingest<'a> {
         }
         let request = |(tree, (_, edit))| {
             let (flushed, inputs) = (Vec::new(), Vec::new());
-            // The files' places are released later.
+            // The places of the files are released later.
             Request { job: JobId(0), tree, edit, flushed, keeps: false, inputs, _filtering: None }
         };
         copies.handed_over = true;
@@ -439,7 +440,7 @@ fn free_down_to(tree: &TreeView, range: &KeyRange) -> u8 {
     taken.map_or(version.depth().max(1), |level| level - 1)
 }
 
-/// The deepest level where a file fits; 0 for L0.
+/// The deepest level into which a file fits; 0 for L0.
 fn level_for(tree: &TreeView, busy: &Busy, range: &KeyRange) -> Result<u8> {
     if memtables_hold(tree, range)? {
         return Ok(0);

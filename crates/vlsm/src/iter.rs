@@ -1,13 +1,13 @@
 //! Iterators over the pairs of a keyspace.
 //!
 //! If the merge operator cannot combine the operands of a key, the error is returned in the key's
-//! place: only within the range, and only from one end. Then the walk continues after the key.
-//! After any other error the iterator is at its end.
+//! place, and the walk continues after the key. It is returned only for a key within the range, and
+//! from one end only. After any other error the iterator is at its end.
 //!
 //! An [`Iter`] holds a registered sequence number and shows the state at that number. It may be
-//! walked from both ends, in any order. Each end is a walk of its own, and they stop where they
-//! meet. A walk covers one region, on the view that is current when it begins. When the engine
-//! takes the walk back (`read/pins`), a new one continues after the last pair.
+//! walked from both ends, in any order. Each end has a walk of its own, and both stop where they
+//! meet. A walk covers one region, on the view that is current when it begins. When the engine ends
+//! the walk to release its view (`read/pins`), a new walk continues after the last pair.
 
 use crate::bounds::KeyBounds;
 use crate::catalog::KeyspaceInfo;
@@ -30,10 +30,10 @@ use vlsm_core::planted::{self, Bug};
 
 /// Pairs of a keyspace in key order, as of one moment.
 ///
-/// After an error the iterator is at its end: it never skips data that it could not read. There is
-/// one exception: [`Error::MergeFailed`] concerns one key, whose operands the keyspace's merge
-/// operator could not combine, and so does [`Error::UnknownMergeOperator`]. [`Iter::failed_key`] is
-/// that key, and the iterator continues after it, in both directions.
+/// After an error the iterator is at its end: it never skips data that it could not read. There are
+/// two exceptions: [`Error::MergeFailed`] and [`Error::UnknownMergeOperator`] concern one key,
+/// whose operands the keyspace's merge operator could not combine. [`Iter::failed_key`] is that
+/// key, and the iterator continues after it, in both directions.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -71,17 +71,18 @@ pub struct Iter {
     finished: bool,
     /// The key of the error that was returned last.
     failed: Option<Bytes>,
-    /// The time at which it began, if a trace runs, and the number of pairs that it returned.
+    /// The time at which the iterator began, if a trace runs, and the number of pairs returned so
+    /// far.
     begun: Option<Duration>,
     returned: u64,
 }
 
 /// The position of one end of an iterator.
 struct End {
-    /// The bound that it starts at.
+    /// The bound at which the walk starts.
     from: Bound<Bytes>,
     region: usize,
-    /// The key it returned last, if `returned`.
+    /// The key that was returned last, if `returned`.
     key: Vec<u8>,
     returned: bool,
 }
@@ -95,7 +96,7 @@ impl End {
         Self { from, region, key: Vec::new(), returned: false }
     }
 
-    /// The bound that a walk continues from: behind the key returned last.
+    /// The bound from which a walk continues: behind the key that was returned last.
     fn resume(&self) -> Bound<&[u8]> {
         match self.last() {
             Some(key) => Bound::Excluded(key),
@@ -103,13 +104,14 @@ impl End {
         }
     }
 
-    /// The key it returned last.
+    /// The key that was returned last.
     #[inline]
     fn last(&self) -> Option<&[u8]> {
         self.returned.then_some(&self.key[..])
     }
 
-    /// Copied, because a second owner of the caller's key would cost an allocation.
+    /// Remembers the key that was returned. The key is copied, because a second owner of the
+    /// caller's key would cost an allocation.
     #[inline]
     fn set_last(&mut self, key: &[u8]) {
         self.key.clear();
@@ -158,14 +160,14 @@ impl Iter {
         Self { info, held, pin, lo, hi, front, back, finished, failed, begun, returned }
     }
 
-    /// Another one over the same state of the keyspace.
+    /// Another iterator over the same state of the keyspace.
     pub(crate) fn again(&self, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
         Self::within(&self.info, self.held.clone(), lo, hi)
     }
 
-    /// The key whose operands could not be combined, if the last result was
-    /// [`Error::MergeFailed`] or [`Error::UnknownMergeOperator`]; else none. A put or delete of the
-    /// key makes it readable again.
+    /// The key whose operands could not be combined, if the last result was [`Error::MergeFailed`]
+    /// or [`Error::UnknownMergeOperator`]; otherwise none. A put or delete of the key makes it
+    /// readable again.
     #[must_use]
     pub fn failed_key(&self) -> Option<&Bytes> {
         self.failed.as_ref()
@@ -187,7 +189,7 @@ impl Iter {
         self.pin.lock().front = None;
     }
 
-    /// A walk over an end's region, from where the end is.
+    /// A walk over an end's region, from the position of the end.
     fn walk(&self, end: &End, direction: Direction) -> Result<Walk> {
         let engine = &self.held.engine;
         if self.info.store != engine.shared.store_uid {
@@ -261,7 +263,7 @@ impl Iter {
         }
     }
 
-    /// Returns a step's outcome and records the end or an error.
+    /// Returns the outcome of a step, and records the end or the failed key.
     fn outcome(&mut self, step: Result<Option<Pair>>) -> Option<Result<(Bytes, Bytes)>> {
         let goes_on = step.is_err() && planted::is(Bug::IteratorPastError);
         self.finished = !matches!(step, Ok(Some(_))) && !goes_on;
@@ -291,7 +293,7 @@ impl Drop for Iter {
                 Bound::Included(key) | Bound::Excluded(key) => &key[..],
                 Bound::Unbounded => &[],
             };
-            // One that was dropped since is not traced.
+            // If the keyspace was dropped since, the scan is not traced.
             let Ok(tree) = self.info.tree_of(key) else { return };
             let scan = (tree, Asked::Scan(self.returned), key);
             let shared = &self.held.engine.shared;

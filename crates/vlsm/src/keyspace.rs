@@ -1,5 +1,5 @@
-//! Handles to keyspaces: named sets of keys within a store. A batch may touch any keyspaces and is
-//! atomic across them.
+//! Handles to keyspaces: named sets of keys within a store. A batch may write to several keyspaces
+//! and is atomic across them.
 
 use crate::bounds::KeyBounds;
 use crate::catalog::{KeyspaceInfo, KeyspaceOptions};
@@ -25,19 +25,19 @@ use std::time::Duration;
 use vlsm_core::Error;
 use vlsm_core::Result;
 
-/// A handle to one keyspace of an open store. Cheap to clone and to share between threads.
+/// A handle to one keyspace of an open store. It is cheap to clone and to share between threads.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(crate) engine: Handle,
     pub(crate) info: Arc<KeyspaceInfo>,
 }
 
-/// A larger batch is not kept for reuse.
+/// The most bytes of a batch that is kept for reuse.
 const SCRATCH_MAX: usize = 1 << 20;
 
 thread_local! {
-    /// The batch of this thread's last single write; the next one reuses its memory. At the end of
-    /// a thread it may be gone.
+    /// The batch of this thread's last single write; the next write reuses its memory. It may be
+    /// gone when the thread ends.
     static SCRATCH: Cell<Option<Batch>> = const { Cell::new(None) };
 }
 
@@ -48,15 +48,15 @@ impl Keyspace {
         self.info.name()
     }
 
-    /// Its options.
+    /// The options of the keyspace.
     #[must_use]
     pub fn options(&self) -> KeyspaceOptions {
         self.info.made().options.clone()
     }
 
-    /// Gives the keyspace another name, durably. All its handles follow, and the old name is free.
-    /// Its compaction filter stays until the store is closed; after that it has the one that the
-    /// store is opened with for the new name.
+    /// Renames the keyspace, durably. All its handles follow, and the old name is free. Its
+    /// compaction filter stays until the store is closed. From the next open on it has the filter
+    /// that is registered for the new name.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -75,15 +75,15 @@ impl Keyspace {
     /// # Errors
     /// [`Error::NameTaken`] if another keyspace has the name, [`Error::InvalidArgument`] for a name
     /// that no keyspace can have, [`Error::KeyspaceNeeded`] for the keyspace `default`,
-    /// [`Error::KeyspaceDropped`]. [`Error::NoSpace`] on a full device: nothing has changed then.
+    /// [`Error::KeyspaceDropped`], [`Error::NoSpace`] on a full device (nothing has changed then),
     /// [`Error::OpenedReadOnly`], [`Error::Closed`], or any error of writing the manifest.
     pub fn rename(&self, name: &str) -> Result<()> {
         self.engine.installer.rename_keyspace(&self.info, name)
     }
 
-    /// Changes the options, durably. What is already written stays as it is: a new time to live
-    /// holds for later puts, and compression, block length and filters hold for SSTs that are
-    /// written from here on, so compactions bring them in step by step.
+    /// Changes the options, durably. Existing data stays as it is. A new time to live applies to
+    /// later puts. Compression, block length and filters apply to SSTs that are written from now
+    /// on, so compactions bring them into the tree step by step.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -101,13 +101,13 @@ impl Keyspace {
     ///
     /// # Errors
     /// [`Error::OptionFixed`] if the splits or the merge operator would change;
-    /// [`Error::InvalidArgument`] or [`Error::InvalidOption`] for impossible options. Else as
+    /// [`Error::InvalidArgument`] or [`Error::InvalidOption`] for impossible options. Otherwise as
     /// [`Keyspace::rename`].
     pub fn set_options(&self, options: KeyspaceOptions) -> Result<()> {
         self.engine.installer.set_keyspace_options(&self.info, &options)
     }
 
-    /// The number of its regions.
+    /// The number of regions of the keyspace.
     #[must_use]
     pub fn region_count(&self) -> usize {
         self.info.region_count()
@@ -136,7 +136,7 @@ impl Keyspace {
         write_one(&self.engine.writer, options, |batch| batch.put(self, key, value))
     }
 
-    /// Removes a key. It is no error if the key is absent.
+    /// Removes a key. An absent key is no error.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -154,7 +154,7 @@ impl Keyspace {
 
     /// Removes all keys of a range, at the cost of one delete for each region that the range
     /// touches. An empty range changes nothing. A range without an upper end costs 64 KiB more,
-    /// because its end has to be larger than any key.
+    /// because the end that is stored must be larger than any key.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -185,11 +185,11 @@ impl Keyspace {
     }
 
     /// Changes the value of a key by an operand of the keyspace's merge operator, without reading
-    /// it.
+    /// the value.
     ///
     /// # Errors
     /// As [`Keyspace::put`]. [`Error::OperandRefused`] if the operator refuses the operand, and
-    /// [`Error::InvalidArgument`] if the keyspace has no operator: nothing was written.
+    /// [`Error::InvalidArgument`] if the keyspace has no operator; nothing is written then.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_with(key, operand, WriteOptions::default())
     }
@@ -258,7 +258,7 @@ impl Keyspace {
         self.iter().next_back().transpose()
     }
 
-    /// Whether there is no pair.
+    /// Whether the keyspace has no pair.
     ///
     /// # Errors
     /// As those of [`Iter`].
@@ -266,7 +266,7 @@ impl Keyspace {
         Ok(self.first()?.is_none())
     }
 
-    /// The number of pairs. It counts them: the time is that of a scan.
+    /// The number of pairs. The call counts them, so it takes the time of a scan.
     ///
     /// # Errors
     /// As those of [`Iter`].
@@ -274,22 +274,22 @@ impl Keyspace {
         count(self.iter())
     }
 
-    /// The value of a key; none if it is absent or has expired.
+    /// The value of a key; none if the key is absent or has expired.
     ///
     /// # Errors
-    /// Any error of reading an SST. An error is never taken for absence. [`Error::MergeFailed`] if
-    /// the merge operator could not combine the operands, or panicked;
-    /// [`Error::UnknownMergeOperator`] if it is not known.
+    /// Any error of reading an SST; such a key is never reported as absent. [`Error::MergeFailed`]
+    /// if the merge operator could not combine the operands, or panicked;
+    /// [`Error::UnknownMergeOperator`] if it is not registered.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>> {
         self.engine.reader.get(&self.info, key.as_ref(), None)
     }
 
     /// The values of several keys, all as of one moment, in the order of `keys`. Each key has a
-    /// result of its own, as from [`Keyspace::get`], so one that cannot be read does not hide the
-    /// others; `collect::<Result<Vec<_>>>()` combines them.
+    /// result of its own, as from [`Keyspace::get`], so a key that cannot be read does not hide the
+    /// others. `collect::<Result<Vec<_>>>()` combines the results.
     ///
-    /// Blocks that are not in memory are read together: up to [`Options::io_threads`] reads are
-    /// under way at the same time, and a block that several keys need is read once.
+    /// Blocks that are not in memory are read in parallel: up to [`Options::io_threads`] reads are
+    /// in flight at the same time, and a block that several keys need is read once.
     ///
     /// [`Options::io_threads`]: crate::Options::io_threads
     pub fn multi_get<K: AsRef<[u8]>>(
@@ -323,13 +323,13 @@ impl Keyspace {
     }
 
     /// The readable pairs of a damaged keyspace, in key order, and the ranges of keys that cannot
-    /// be read. This rescues data when there is no backup. Every other reader stops at damage.
+    /// be read. Use it to rescue data when there is no backup. All other reads stop at damage.
     ///
-    /// No pair of a damaged range is returned, even if other SSTs hold one: it may be older than
-    /// the lost data, or deleted by it. A damaged block costs its own keys. An SST costs its whole
-    /// range if it is missing or cut off, or if its index, filter or range tombstones are damaged.
-    /// [`Builder::allow_missing_ssts`](crate::Builder::allow_missing_ssts) opens a store that lacks
-    /// SSTs.
+    /// No pair of a damaged range is returned, even if another SST holds it: the lost data may have
+    /// replaced or deleted it. If a block is damaged, the range of its keys is lost. If an SST is
+    /// missing or cut off, or its index, filter or range tombstones are damaged, its whole range is
+    /// lost. [`Builder::allow_missing_ssts`](crate::Builder::allow_missing_ssts) opens a store that
+    /// lacks SSTs.
     #[must_use]
     pub fn salvage(&self) -> Salvage {
         Salvage::new(&self.engine, &self.info)
@@ -337,18 +337,18 @@ impl Keyspace {
 
     /// Adds files of sorted pairs to the keyspace, atomically: readers see all of them or none, and
     /// older snapshots see none. Their values replace older values of the same keys. When the call
-    /// returns, the files and everything written before are durable.
+    /// returns, the files and all earlier writes are durable.
     ///
     /// [`Keyspace::sst_writer`] and [`SstFileWriter::create`] make the files. Their key ranges must
-    /// not overlap, and no file may span regions. They are checked completely, and copied. Writes
-    /// continue meanwhile, also to the files' keys; they wait only while the files become part of
-    /// the store, for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)). The values
-    /// do not expire, whatever the keyspace's `ttl`. A crash may lose earlier writes that are not
-    /// in the WAL and not flushed, and keep the files.
+    /// not overlap, and no file may span regions. The files are checked completely, and copied.
+    /// Writes continue meanwhile, even to keys of the files. They wait only while the files become
+    /// part of the store, for about two syncs ([`WaitCause::Ingest`](crate::WaitCause::Ingest)).
+    /// The values do not expire, whatever the keyspace's `ttl`. A crash may keep the files and lose
+    /// earlier writes that are neither in the WAL nor flushed.
     ///
     /// # Errors
     /// [`Error::Corruption`], [`Error::InvalidArgument`], [`Error::FormatVersion`] or [`Error::Io`]
-    /// with the file that cannot be ingested, [`Error::NoSpace`]: nothing has changed then.
+    /// with the file that cannot be ingested, or [`Error::NoSpace`]; nothing has changed then.
     /// [`Error::OpenedReadOnly`], [`Error::Closed`], or any error of writing the WAL or the
     /// manifest.
     pub fn ingest(
@@ -359,8 +359,8 @@ impl Keyspace {
     }
 
     /// Begins a file of sorted pairs for [`Keyspace::ingest`], with the compression, block length
-    /// and filters of the keyspace. A file keeps those it was made with until a compaction writes
-    /// its pairs into SSTs of the keyspace.
+    /// and filters of the keyspace. An ingested file keeps its own compression, blocks and filters
+    /// until a compaction rewrites its pairs.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -386,7 +386,7 @@ impl Keyspace {
         SstFileWriter::create_in(&shared.env, path.as_ref(), &options)
     }
 
-    /// As [`Keyspace::ingest`], with options: to copy or to move the files.
+    /// As [`Keyspace::ingest`], with options, which choose between copying and moving the files.
     ///
     /// # Errors
     /// As [`Keyspace::ingest`].
@@ -399,14 +399,14 @@ impl Keyspace {
         ingest(&self.engine, &self.info, &files, options)
     }
 
-    /// Removes everything that the keyspace holds, durably. However much that is, it costs one
-    /// record in the manifest, and the files are removed in the background. Snapshots and iterators
-    /// from before go on reading what they saw. The options stay.
+    /// Removes all data of the keyspace, durably. The cost is one record in the manifest, whatever
+    /// the size of the keyspace; the files are removed in the background. Earlier snapshots and
+    /// iterators still read the data that they show. The options stay.
     ///
-    /// Writes by other threads at the same time are either removed or not. A transaction that began
-    /// before fails with [`Error::Conflict`] if it has read the keyspace, or writes to it after
-    /// this. If it only wrote to it before this, it may commit, and its writes come after the
-    /// clear, like those of a [`Batch`](crate::Batch) that was filled before.
+    /// Each concurrent write of another thread is either removed or kept. A transaction that began
+    /// before the clear fails with [`Error::Conflict`] if it has read the keyspace, or writes to it
+    /// afterwards. If it only wrote to the keyspace before the clear, it may commit. Its writes
+    /// then come after the clear, like those of a [`Batch`](crate::Batch) that was filled before.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -424,15 +424,15 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`]. [`Error::NoSpace`] on a full device: nothing has changed then.
+    /// [`Error::KeyspaceDropped`], [`Error::NoSpace`] on a full device (nothing has changed then),
     /// [`Error::OpenedReadOnly`], [`Error::Closed`], or any error of writing the WAL or the
-    /// manifest, after which a reopened store has cleared the keyspace or not.
+    /// manifest. After such an error a reopened store has the keyspace either cleared or unchanged.
     pub fn clear(&self) -> Result<()> {
         clear(&self.engine, &self.info)
     }
 
-    /// The approximate size of a range of keys on disk and in memory. Old versions and tombstones
-    /// that still exist count, too.
+    /// The approximate size of a range of keys on disk and in memory. It includes old versions and
+    /// tombstones that still exist.
     ///
     /// # Errors
     /// Any error of reading an SST's index; [`Error::Closed`].
@@ -444,9 +444,9 @@ impl Keyspace {
     /// Compacts a range of keys down to the last level and waits for the result. Shadowed versions,
     /// tombstones and expired values are removed, unless a snapshot needs them.
     ///
-    /// Writes before the call are flushed first; concurrent writes may stay in higher levels. The
-    /// jobs are as narrow as any other, run under the schedule in use, and wait for jobs that hold
-    /// their inputs; so other reads and writes continue.
+    /// Writes before the call are flushed first; concurrent writes may stay in higher levels. Reads
+    /// and writes continue: the jobs are as narrow as any other, run under the schedule in use, and
+    /// wait for jobs that hold their inputs.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -462,8 +462,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Closed`] if the store is closed meanwhile, [`Error::ReadOnly`] if it fails,
-    /// [`Error::NoSpace`] if the device is full, [`Error::OpenedReadOnly`].
+    /// [`Error::Closed`] if the store is closed meanwhile, [`Error::ReadOnly`] if the store became
+    /// read-only, [`Error::NoSpace`] if the device is full, [`Error::OpenedReadOnly`].
     pub fn compact_range(&self, range: impl KeyBounds) -> Result<()> {
         let (lo, hi) = half_open(range);
         self.engine.control.compact_range(&self.info, &lo, hi.as_ref())
@@ -476,7 +476,7 @@ impl Keyspace {
     }
 }
 
-/// The first key of a range and the first one behind it, if there is an end.
+/// The first key of a range, and the first key behind its end, if it has one.
 fn half_open(range: impl KeyBounds) -> (Bytes, Option<Bytes>) {
     let behind = |key: Bytes| Bytes::from([&key[..], &[0]].concat());
     let (lo, hi) = range.key_bounds();
@@ -502,7 +502,7 @@ impl IntoIterator for &Keyspace {
     }
 }
 
-/// Commits a batch of one write, in reused memory.
+/// Commits a batch of one write. The batch reuses memory.
 pub(crate) fn write_one(
     writer: &Arc<Writer>,
     options: WriteOptions,

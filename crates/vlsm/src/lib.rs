@@ -1,4 +1,4 @@
-//! **vLSM**: an embedded, ordered, durable key-value store that fights write stalls and reports the
+//! **vLSM**: an embedded, ordered, durable key-value store that avoids write stalls and reports the
 //! cause of each wait.
 //!
 //! ```
@@ -25,7 +25,7 @@
 //! [`Db`] opens a store; [`Keyspace`] reads and writes; [`Batch`] makes writes atomic; [`Snapshot`]
 //! and [`Iter`] read a consistent state; [`Transaction`] makes reads and writes atomic together;
 //! [`Options`] sets durability, memory and the mechanisms that shape the tree ([`PolicyOptions`]);
-//! [`Stats`] has the counters.
+//! [`Stats`] holds the counters.
 
 mod aside;
 mod batch;
@@ -120,9 +120,9 @@ pub mod units {
 
 /// The machine that a store runs on, which [`Builder::env`] replaces.
 ///
-/// An [`Env`] has a clock, threads, waits and a file system ([`Fs`](env::Fs)). Programs do not
-/// need one of their own; simulators and tests of failures do. Later versions may add methods to
-/// these traits, each with a default.
+/// An [`Env`] has a clock, threads, waits and a file system ([`Fs`](env::Fs)). Programs use the
+/// default; simulators and tests of failures implement their own. Later versions may add methods to
+/// these traits, each with a default implementation.
 pub mod env {
     pub use vlsm_disk::env::{Condition, Env, Join, Priority};
     pub use vlsm_disk::env_real::RealEnv;
@@ -156,7 +156,7 @@ pub mod policy {
     pub use vlsm_policy::tree::TreeOptions;
 }
 
-/// The examples of the README and of the guide run with the tests.
+/// Runs the examples of the README and of the guide as documentation tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -165,7 +165,7 @@ struct Readme;
 #[doc = include_str!("../guide.md")]
 struct Guide;
 
-/// The example in the page for users of other stores, too.
+/// Runs the example of the page for users of other stores.
 #[cfg(doctest)]
 #[doc = include_str!("../moving.md")]
 struct Moving;

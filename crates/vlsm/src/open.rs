@@ -1,29 +1,30 @@
-//! Opening a store.
+//! Opens a store.
 //!
-//! The steps in order. Steps 1 to 4 only create the folder and LOCK if they are missing: a store
-//! that is refused because of its contents stays unchanged.
+//! The steps, in order. Steps 1 to 4 change no file of an existing store: they only create a
+//! missing LOCK, and the new WAL under its temporary name, which a failure removes. So a store that
+//! is refused because of its contents stays unchanged.
 //! 1. Check whether the folder is missing, empty, a store, or something else. Create it if the
 //!    options allow it.
 //! 2. Take the exclusive LOCK, held until the store is closed.
-//! 3. Read the manifest (or create one); check every tree, and that every file exists and every
-//!    merge operator is registered. With `salvage_ssts` look for SSTs to drop.
-//! 4. Replay the WAL into memtables, and copy batches that are not in tables yet into a new WAL
+//! 3. Read the manifest, or create it. Check that every tree is valid, every file exists and every
+//!    merge operator is registered. With `salvage_ssts`, look for SSTs to drop.
+//! 4. Replay the WAL into memtables, and copy the batches that are not in SSTs yet into a new WAL
 //!    with a temporary name.
-//! 5. Make the manifest durable, without the dropped SSTs. Remove unreferenced files: leftovers of
-//!    jobs and snapshots that a crash interrupted. If the device has no room for 4, this comes
-//!    first, once the WAL was read completely.
-//! 6. Start the new WAL, which takes over from the older ones. From here on the new state counts.
+//! 5. Make the manifest durable, without the dropped SSTs. Remove unreferenced files, which
+//!    interrupted jobs and snapshots left. If the device has no room for the new WAL of step 4,
+//!    this step comes before it, after the WAL was read completely.
+//! 6. Start the new WAL, which replaces the older ones. From here on the new state is the store's.
 //! 7. Remove the older WALs. Record the new one in the manifest. If a mechanism plans with the
 //!    device, measure its throughput.
 //! 8. Start the workers.
 //!
-//! A file that cannot be removed is reported and left; the next open tries again.
+//! A file that cannot be removed is reported and stays; the next open tries again.
 //!
-//! A read-only open executes 1 to 4 and writes nothing: the lock is shared (none if there is no
-//! LOCK file: the folder was never opened as a store), the manifest's torn end is ignored instead
-//! of cut off, and no worker is started. Where another process may write the store, there is no
-//! lock either, the SSTs are held open, and the open is repeated while that process changes the
-//! files (`follow`).
+//! A read-only open executes steps 1 to 4 and writes nothing. It takes a shared lock, or none if
+//! there is no LOCK file, because the folder was never opened as a store. It ignores a torn end of
+//! the manifest instead of cutting it off, and starts no worker. If another process may write the
+//! store (`follow`), the open takes no lock, holds the SSTs open, and starts again while that
+//! process changes the files.
 
 use crate::aside::Lost;
 use crate::catalog::{
@@ -73,7 +74,7 @@ use vlsm_policy::{Deciders, DeviceMap, Shape};
 pub(crate) struct Opening {
     pub options: Options,
     pub read_only: bool,
-    /// Whether another process may write the store meanwhile. Includes `read_only`.
+    /// Whether another process may write the store meanwhile. Implies `read_only`.
     pub follow: bool,
     /// Whether SSTs may be missing.
     pub partial: bool,
@@ -85,7 +86,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Refuses what is impossible whatever the folder holds.
+    /// Refuses options that are impossible for any store.
     fn check(&self) -> Result<()> {
         self.options.check()?;
         self.extensions.check()?;
@@ -194,7 +195,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     Ok(tell_opened(engine, &recovered, start))
 }
 
-/// The time by which values expire, which goes on from what the manifest recorded.
+/// The clock by which values expire. It continues from the time that the manifest recorded.
 fn clock_of(env: &Arc<dyn Env>, state: &State) -> Arc<Clock> {
     Arc::new(Clock::new(env, state.clock))
 }
@@ -211,8 +212,8 @@ fn lock_of(env: &Arc<dyn Env>, dir: &Path, opening: &Opening) -> Result<Option<B
     }
 }
 
-/// Opens the SSTs of a store that another process may write, and checks that it gave up none of the
-/// WALs that were read.
+/// Opens the SSTs of a store that another process may write, and checks that the process has not
+/// replaced any WAL that was read.
 fn held_of(
     from: &Logged<'_>,
     recovered: &Recovered,
@@ -226,14 +227,14 @@ fn held_of(
     Ok(held)
 }
 
-/// Numbers from 1 on.
+/// Returns a counter that starts at 1.
 fn counter() -> impl Fn() -> u64 {
     let next = AtomicU64::new(1);
     move || next.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Makes the events of the store, and connects the user's extensions to them, which report their
-/// panics there.
+/// Makes the events of the store, and gives them to the user's extensions, which report panics
+/// there.
 fn events_of(
     env: &Arc<dyn Env>,
     log_in: Option<&Path>,
@@ -244,7 +245,7 @@ fn events_of(
     (events.clone(), Extensions { events: Some(events), ..extensions })
 }
 
-/// The threads for its file calls.
+/// The threads for the file calls of the store.
 fn io_of(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -259,8 +260,8 @@ fn io_of(
     Ok(pool)
 }
 
-/// Returns the throughput of the device, measured if need be. The map is empty if no mechanism
-/// plans with it, or if the store is opened read-only.
+/// Returns the throughput of the device, and measures it if it is unknown. The map is empty if no
+/// mechanism plans with it, or if the store is opened read-only.
 fn device_of(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -292,8 +293,8 @@ fn arena_bytes_of(options: &Options) -> u64 {
     (Memtable::arena_bytes(tree.memtable_bytes.0 as usize) * tree.memtable_count) as u64
 }
 
-/// The pool of memtables' memory. It keeps as many blocks as one tree uses, and one more, so that
-/// none has to be made while a reader holds a flushed one.
+/// The pool of the memtables' memory. It keeps as many blocks as one tree uses and one more, so
+/// that no block has to be allocated while a reader holds a flushed memtable.
 fn arenas_of(options: &Options, memory: &Memory) -> ArenaPool {
     let bytes = Memtable::arena_bytes(options.policy.tree.memtable_bytes.0 as usize);
     let count = options.policy.tree.memtable_count;
@@ -334,8 +335,8 @@ fn locked(env: &Arc<dyn Env>, dir: &Path, lock: &Path) -> Error {
     Error::Locked { path: dir.to_owned(), holder: env.fs().lock_holder(lock) }
 }
 
-/// Steps 1 and 2 of a read-only open. Several readers may hold the lock together, and no writer
-/// beside them.
+/// Steps 1 and 2 of a read-only open. Several readers may hold the lock at the same time; it
+/// excludes writers.
 pub(crate) fn enter_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<Box<dyn Lock>>> {
     check_there(env, dir)?;
     let fs = env.fs();
@@ -348,7 +349,7 @@ pub(crate) fn enter_read_only(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<B
     }
 }
 
-/// There is a store.
+/// Checks that the folder holds a store.
 fn check_there(env: &Arc<dyn Env>, dir: &Path) -> Result<()> {
     match Manifest::probe(&**env.fs(), dir)? {
         Presence::Store => Ok(()),
@@ -356,7 +357,7 @@ fn check_there(env: &Arc<dyn Env>, dir: &Path) -> Result<()> {
     }
 }
 
-/// Reads the manifest, or makes the one of a new store.
+/// Reads the manifest, or creates that of a new store.
 fn manifest_of(
     env: &Arc<dyn Env>,
     dir: &Path,
@@ -396,7 +397,7 @@ fn manifest_of(
     Ok((Manifest::create(env, dir, &state)?, state))
 }
 
-/// The keyspaces, each with the code it needs.
+/// The keyspaces, each with its merge operator and filter.
 fn keyspaces_of(
     clock: &Arc<Clock>,
     state: &State,
@@ -447,18 +448,18 @@ fn begin_work(engine: &Engine, read_only: bool, held: Held, recovered: &Recovere
     shared.counters.wal_filled_bytes.add(log.begun_bytes());
     remove(&shared.env, &shared.events, &recovered.unused);
     match installer.record_wals() {
-        // The next install records them; until then a lost WAL could go unnoticed.
+        // The next install records the WALs; until then a lost WAL could go unnoticed.
         Err(Error::NoSpace { .. }) => {}
         recorded => recorded?,
     }
     control.fill_arenas();
-    // More may have been recovered than fits; those who write wait for its flush.
+    // The recovered memtables may exceed their share; then writers wait for a flush.
     writer.bound_recovered();
     control.mark_all();
     control.start_workers()
 }
 
-/// Ends what an opening that failed had begun.
+/// Ends the threads that a failed open had started.
 fn end_threads(engine: &Engine) {
     engine.shared.health.close();
     engine.control.end_workers();

@@ -1,6 +1,6 @@
 //! The options of a store and of a write.
 //!
-//! All options are one struct that can be written to a TOML text and read back. The options of the
+//! All options are one struct that can be written as TOML and read back. The options of the
 //! policies (shape, schedule, admission, sizes) are in [`PolicyOptions`]; a profile is a named set
 //! of them.
 
@@ -14,11 +14,11 @@ use vlsm_core::{ByteCount, Error, Result};
 use vlsm_disk::sst::{self, SstOptions};
 use vlsm_policy::{DeviceMap, PolicyOptions};
 
-/// The share of the memory of a machine or container that a store takes by itself.
+/// By default a store uses one part in this many of the memory of the machine or container.
 const MEMORY_SHARE: u64 = 16;
-/// The most memory that a store takes by itself, unless its memtables need more.
+/// The most memory that a store uses by default, unless its memtables need more.
 const MEMORY_MOST: ByteCount = ByteCount::mib(256);
-/// The memory beside that of memtables that a store takes by itself at least.
+/// By default a store uses at least this much memory beside that of its memtables.
 const CACHE_LEAST: ByteCount = ByteCount::mib(64);
 
 /// The moment when a write is acknowledged.
@@ -35,7 +35,7 @@ pub enum Durability {
     /// The write is acknowledged when it is in the process's WAL buffer. It is written to the file
     /// with later writes.
     Lazy,
-    /// The write is not in the WAL at all. It is durable when its memtable is flushed; such a batch
+    /// The write is not in the WAL at all. It is durable when its memtable is flushed. Such a batch
     /// may touch only one keyspace, and the guarantee that a crash leaves a prefix of the writes
     /// does not cover it.
     NoWal,
@@ -113,7 +113,7 @@ pub struct Options {
     /// Bits per key of an SST's Bloom filter; 0 for none. Default: 10.
     pub bits_per_key: u32,
     /// Compression by level, L0 first; the last one serves all deeper levels. Default: none for L0,
-    /// whose SSTs live shortly, then LZ4. Blocks that would not shrink are stored as they are.
+    /// whose SSTs are short-lived, then LZ4. Blocks that would not shrink are stored uncompressed.
     pub compression: Vec<Compression>,
     /// Flushes and compactions bypass the page cache. Default: false, so that reads find their
     /// output in the page cache.
@@ -128,29 +128,29 @@ pub struct Options {
     /// When the WAL is longer than this, the tree that needs the oldest file is flushed, even if
     /// its memtable is not full. It also bounds the bytes that recovery reads. Default: 512 MB.
     pub wal_limit: ByteCount,
-    /// A manifest is replaced by a new one when it has at least this length and is twice as long as
-    /// the snapshot at its beginning. Default: 4 MB.
+    /// The manifest is replaced by a new one when it has at least this length and is twice as long
+    /// as the snapshot at its beginning. Default: 4 MB.
     pub manifest_bytes: ByteCount,
-    /// Space that a store reserves in its folder after its first writes, so that it can be opened
-    /// on a full device to delete data; 0 for none. Default: 1 MB.
+    /// Space that the store reserves in its folder after its first writes. It allows opening the
+    /// store on a full device, to delete data. 0 for none. Default: 1 MB.
     pub reserve_bytes: ByteCount,
     /// The durability of writes that do not set one. Default: `Buffered`.
     pub durability: Durability,
     /// If the WAL is damaged, open the store with the batches before the damage. SSTs stay, so a
-    /// tree that was flushed later may hold more than another. The files with the remaining batches
-    /// are moved into the store's folder `lost`, and the event `WalLost` describes them. Default:
-    /// false.
+    /// tree that was flushed later may contain later batches than another. The files with the
+    /// remaining batches are moved into the store's folder `lost`, and the event `WalLost`
+    /// describes them. Default: false.
     pub salvage_wal: bool,
     /// Open a store without its damaged and missing SSTs. Each SST is read completely. Damaged ones
     /// are moved into the store's folder `lost`, and the event `SstLost` describes them. Older or
-    /// deleted values of their keys may show again; to read only pairs that are certainly current,
-    /// use [`Keyspace::salvage`](crate::Keyspace::salvage) before. Default: false.
+    /// deleted values of their keys may show again. To read only pairs that are certainly current,
+    /// use [`Keyspace::salvage`](crate::Keyspace::salvage) first. Default: false.
     pub salvage_ssts: bool,
-    /// Write a readable LOG into the store's folder. Default: true.
+    /// Write the readable file `LOG` into the store's folder. Default: true.
     pub log: bool,
     /// While another process asks for the statistics, as `vlsm top` does, write them to the file
-    /// `STATS.prom` in the store's folder each second. Without a request this costs nothing,
-    /// or one look for a file a second where the system cannot tell of it. Default: true.
+    /// `STATS.prom` in the store's folder each second. Without a request this costs nothing, or one
+    /// check for a file each second if the system cannot report new files. Default: true.
     pub stats_on_request: bool,
 }
 
@@ -185,7 +185,7 @@ impl Default for Options {
     }
 }
 
-/// The policy of a store that names none. A test builds every profile.
+/// The default policy. A test builds every profile.
 static STEADY: LazyLock<PolicyOptions> =
     LazyLock::new(|| vlsm_policy::profile("steady").expect("it ships inside"));
 
@@ -199,7 +199,7 @@ impl Options {
     }
 
     /// Reads options in the form that [`Options::to_toml`] writes. Omitted options have their
-    /// defaults. In `[policy]` these are the values of the profile that it names:
+    /// defaults. In `[policy]` the defaults are the values of the profile that it names:
     ///
     /// ```toml
     /// workers = 4
@@ -212,7 +212,7 @@ impl Options {
     /// window = 20_000
     /// ```
     ///
-    /// A WAL limit that is omitted is raised to what the memtables need, as by
+    /// An omitted `wal_limit` is raised to the length that the memtables need, as by
     /// [`Options::set_profile`].
     ///
     /// # Errors
@@ -275,12 +275,13 @@ impl Options {
         self.policy.build().map(drop)
     }
 
-    /// Sets the mechanisms and sizes of a named profile. If its memtables need more memory or WAL
-    /// than limits that were set allow, the limits are raised to what they need, with 64 MB for a
-    /// cache.
+    /// Sets the mechanisms and sizes of a named profile. If its memtables need a larger
+    /// `memory_limit` or `wal_limit` than the one that is set, the limit is raised; `memory_limit`
+    /// then includes 64 MB for a cache.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if there is no such profile or mechanism; the message lists them.
+    /// [`Error::InvalidOption`] if there is no such profile or mechanism; the message lists those
+    /// that exist.
     pub fn set_profile(&mut self, name: &str) -> Result<()> {
         self.policy = vlsm_policy::profile::profile(name)?;
         if self.memory_limit > ByteCount::ZERO && self.memory_limit < self.least_memory() {
@@ -290,8 +291,8 @@ impl Options {
         Ok(())
     }
 
-    /// Sets the `memory_limit` of options that have none, given the bytes that the machine or its
-    /// container has, if they are known. A store does this when it is opened.
+    /// Sets `memory_limit` if it is 0, given the memory of the machine or its container in bytes,
+    /// if it is known. Opening a store does this.
     pub fn set_memory(&mut self, machine: Option<u64>) {
         if self.memory_limit == ByteCount::ZERO {
             let share = machine.map_or(MEMORY_MOST, |bytes| ByteCount(bytes / MEMORY_SHARE));
@@ -300,7 +301,7 @@ impl Options {
         }
     }
 
-    /// The `wal_limit` that never seals a memtable early: all memtables of a tree and two WAL
+    /// The `wal_limit` with which no memtable is sealed early: all memtables of a tree and two WAL
     /// files.
     #[must_use]
     pub fn wal_of_memtables(&self) -> ByteCount {

@@ -1,11 +1,11 @@
-//! The writes of a transaction, as its own reads see them before they are committed.
+//! The uncommitted writes of a transaction, as its own reads see them.
 //!
-//! They are derived from the transaction's batch, entry by entry: entry number i counts as having
-//! the sequence number i + 1, so a read of them resolves versions, operands and range tombstones by
-//! the rules of the store (`rules/resolve`). The snapshot decides the rest: keys that they do not
-//! touch, and the value that their operands change.
+//! They are derived from the transaction's batch, entry by entry. The entry i has the sequence
+//! number i + 1, so a read resolves versions, operands and range tombstones by the rules of the
+//! store (`rules/resolve`). The snapshot determines keys that these writes do not touch, and the
+//! values that their operands change.
 //!
-//! Threads and locks: owned by one transaction; its open iterators share a state of it.
+//! Threads and locks: owned by one transaction; its open iterators share the state at their begin.
 
 use crate::rules::Rules;
 use crate::rules::resolve::{Meaning, Resolver, meaning};
@@ -29,19 +29,20 @@ pub(crate) struct OwnWrites {
     count: u64,
 }
 
-/// The value of a key, as far as the transaction's own writes decide it.
+/// The value of a key, as far as the transaction's own writes determine it.
 #[derive(Debug)]
 pub(crate) enum Say {
-    /// Nothing: the snapshot decides.
+    /// Nothing: the value is that of the snapshot.
     Nothing,
-    /// Its value, whatever the snapshot has.
+    /// The whole value, whatever the snapshot has.
     All(Resolver),
-    /// Operands, which change what the snapshot has.
+    /// Operands, which change the snapshot's value.
     Operands(Resolver),
 }
 
 impl Say {
-    /// The key's value, from what the snapshot has; `below` is not called if it does not matter.
+    /// The key's value. `below` returns the snapshot's value; it is called only if that value
+    /// matters.
     pub fn value(
         self,
         rules: &Rules,
@@ -75,10 +76,10 @@ impl OwnWrites {
         }
     }
 
-    /// What they say about a key at this time.
+    /// The effect of these writes on a key at this time.
     ///
     /// # Errors
-    /// Never, for what a batch accepted.
+    /// None for entries that a batch accepted.
     pub fn say(&self, tree: TreeId, key: &[u8], now: Micros) -> Result<Say> {
         let Some(own) = self.trees.get(&tree) else { return Ok(Say::Nothing) };
         let cover = own.deleted.cover(key, Seq::MAX);
@@ -96,13 +97,13 @@ impl OwnWrites {
         })
     }
 
-    /// Whether they delete a range over a key.
+    /// Whether these writes delete a range that contains a key.
     pub fn deletes(&self, tree: TreeId, key: &[u8]) -> bool {
         let own = self.trees.get(&tree);
         own.is_some_and(|own| own.deleted.cover(key, Seq::MAX) > Seq::ZERO)
     }
 
-    /// The first written key of these trees, in the order of their keys, within a range.
+    /// The first written key within a range, in these trees, which are in key order.
     pub fn first_in(
         &self,
         trees: &[TreeId],
@@ -112,7 +113,7 @@ impl OwnWrites {
         trees.iter().find_map(|tree| self.range(*tree, lo, hi)?.next())
     }
 
-    /// The last one.
+    /// The last such key.
     pub fn last_in(
         &self,
         trees: &[TreeId],
@@ -130,7 +131,7 @@ impl OwnWrites {
         hi: &Bound<Bytes>,
     ) -> Option<impl DoubleEndedIterator<Item = &Bytes>> {
         let own = self.trees.get(&tree)?;
-        // A map panics over such a range.
+        // The map would panic for such a range.
         let none = match (lo, hi) {
             (Bound::Excluded(lo), Bound::Excluded(hi)) => lo >= hi,
             (

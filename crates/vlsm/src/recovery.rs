@@ -1,29 +1,30 @@
-//! From WAL batches back to memtables.
+//! Replays the WAL into memtables.
 //!
-//! Every entry above its tree's flushed sequence number goes into a memtable, in WAL order.
-//! Memtables that are full are sealed; the ordinary flush takes them once the store is open.
+//! Every entry above its tree's flushed sequence number goes into a memtable, in WAL order. Full
+//! memtables are sealed; the ordinary flush takes them once the store is open.
 //!
-//! The batches with such entries are copied into the new WAL, which takes over from the older ones
-//! by the one write that starts it (`disk/wal/rewrite`); a crash before that changes nothing. If
-//! the device is too full for the copies, the store gives up its reserve; if that is too little,
-//! the new WAL seals the last one instead, and the older ones stay.
+//! The batches with such entries are copied into the new WAL, which replaces the older WALs by the
+//! one write that starts it (`disk/wal/rewrite`). A crash before that write changes nothing. If the
+//! device is too full for the copies, the store releases its reserve. If that is too little, the
+//! new WAL seals the last one instead, and the older WALs stay.
 //!
-//! A damaged log is an error, or with `salvage_wal` ends before the damage: the recovered batches
-//! are an exact prefix of the log. (Tables stay: a tree that was flushed later than others may hold
-//! more.) The files with the rest are moved aside, and an event describes their contents.
+//! A damaged WAL is an error. With `salvage_wal` it ends before the damage instead, and the
+//! recovered batches are an exact prefix of the WAL. (SSTs stay, so a tree that was flushed later
+//! than others may contain later batches.) The files with the rest are moved aside, and an event
+//! describes their contents.
 //!
-//! Only the new WAL with its temporary name is created before all of the log was read: a refused
-//! store stays unchanged. On a device without space for the copies the log is read once more, to be
-//! sure, before leftovers are removed.
+//! Before the WAL was read completely, only the new WAL with its temporary name is created, so a
+//! refused store stays unchanged. If the device has no space for the copies, the WAL is read
+//! completely once more before leftovers are removed.
 //!
-//! A hot key that a flush left in memory (`write/keep`) is in the log twice as long as that flush
-//! is not installed. The second entry says its original number, and is dropped if a memtable has
-//! something as new of its key. Its place in the order of age is that of the second entry. What is
-//! dropped must not be in the log any more when that memtable is flushed: it is not copied, and if
-//! there is no space for the copies, the store is refused.
+//! A hot key that a flush left in memory (`write/keep`) is in the WAL twice until that flush is
+//! installed. The second entry states its original number, and is dropped if a memtable has an
+//! entry of its key that is as new. Its place in the order of age is that of the second entry. A
+//! dropped entry must not be in the WAL any more when that memtable is flushed. So it is not
+//! copied, and if there is no space for the copies, the store is refused.
 //!
-//! A run of L0 that was ingested may be newer than some of the entries and older than others. No
-//! memtable has entries of both kinds, so that readers find all places in order of age.
+//! An ingested run of L0 may be newer than some of the entries and older than others. No memtable
+//! has entries of both kinds, so that readers find all places in order of age.
 
 use crate::aside::keep_aside;
 use crate::folder::Settling;
@@ -48,17 +49,17 @@ use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
 use vlsm_disk::wal::salvage::LostWal;
 use vlsm_disk::wal::{self, Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
 
-/// Progress is told at most this often, and not before this long.
+/// The time before the first event of progress, and between two of them.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// The first WAL after opening gets this much room; each of its successors is twice as long, up to
+/// The first WAL after an open has this much room; each of its successors is twice as long, up to
 /// the full length.
 const FIRST_WAL_BYTES: u64 = 1 << 20;
 /// The length of that WAL on a full device.
 const SHORT_WAL_BYTES: u64 = 16 << 10;
 
-/// A store is opened for writing only below this. As many numbers again are left, more than one
-/// session can use.
+/// A store is opened for writing only if its sequence numbers are at most this. As many numbers
+/// again are left, more than one session can use.
 const SEQ_MAX: Seq = Seq(Seq::MAX.0 / 2);
 
 /// The contents of the WAL.
@@ -69,11 +70,11 @@ struct Replay<'a> {
     arenas: &'a ArenaPool,
     next_memtable: &'a dyn Fn() -> u64,
     clock: &'a Clock,
-    /// Trees have numbers below this.
+    /// All trees have numbers below this.
     trees_end: u64,
-    /// No sequence number is larger.
+    /// The largest valid sequence number.
     seq_max: Seq,
-    /// Whether copies of hot keys were dropped.
+    /// Whether second entries of hot keys were dropped.
     dropped: bool,
     /// The bound of the memtables' memory, if there is one.
     bound: Option<MemoryBound<'a>>,
@@ -83,11 +84,11 @@ struct Replay<'a> {
 pub(crate) struct Recovery<'a> {
     pub folder: &'a Settling<'a>,
     pub from: Logged<'a>,
-    /// The new WAL gets this number.
+    /// The number of the new WAL.
     pub number: u64,
 }
 
-/// A log to replay into memtables, and how.
+/// A WAL to replay into memtables, and the way to replay it.
 #[derive(Clone, Copy)]
 pub(crate) struct Logged<'a> {
     pub env: &'a Arc<dyn Env>,
@@ -100,12 +101,12 @@ pub(crate) struct Logged<'a> {
     pub clock: &'a Clock,
     /// Whether the store is only read.
     pub read_only: bool,
-    /// The bound of the memtables' memory. A store that is opened for writing has none: its workers
-    /// flush what is too much.
+    /// The bound of the memtables' memory. A store that is opened for writing has none, because its
+    /// workers flush memtables that exceed their share.
     pub bound: Option<MemoryBound<'a>>,
 }
 
-/// The most memory that memtables of all states may take.
+/// The most memory that the memtables of all states may take.
 #[derive(Clone, Copy)]
 pub(crate) struct MemoryBound<'a> {
     pub gauges: &'a ArenaGauges,
@@ -127,12 +128,12 @@ impl MemoryBound<'_> {
     }
 }
 
-/// A log that was replayed, and how it goes on.
+/// A replayed WAL, and the WAL that continues it.
 pub(crate) struct Begun {
     pub memtables: Memtables,
     pub last_seq: Seq,
     pub recovered: Recovered,
-    /// The WALs that hold the log from here on, the new one last.
+    /// The WALs that are in use from here on, the new one last.
     pub live: Vec<LiveWal>,
     pub wal: WalFile,
 }
@@ -141,7 +142,7 @@ pub(crate) struct Begun {
 pub(crate) type Memtables = BTreeMap<TreeId, Vec<Arc<Memtable>>>;
 
 impl Recovery<'_> {
-    /// Replays the log and begins the new WAL; a store that is only read has none.
+    /// Replays the WAL and begins the new one; a store that is only read has no new WAL.
     pub fn begin(&self) -> Result<Begun> {
         if self.from.read_only {
             let (memtables, last_seq, recovered) = self.from.replay(true, None)?;
@@ -172,12 +173,12 @@ impl Recovery<'_> {
         }
     }
 
-    /// A new WAL that holds all that is not in tables, with so much room for more. The older ones
-    /// become leftovers.
+    /// Begins a new WAL that holds all entries that are not in SSTs, with `room` for more. The
+    /// older WALs become leftovers.
     fn take_over(&self, room: u64) -> Result<Begun> {
         let Settling { env, dir, .. } = *self.folder;
         let mut rewrite = Rewrite::begin(&**env.fs(), dir, self.number, env.random())?;
-        // The old files need not be durable: the new one holds all of it.
+        // The old files need not be durable, because the new one holds all their needed batches.
         let replayed = self.from.replay(true, Some(&mut rewrite));
         let (memtables, last_seq, mut recovered) = replayed.inspect_err(|_| rewrite.give_up())?;
         recovered.unused.retain(|path| path != rewrite.path());
@@ -189,12 +190,13 @@ impl Recovery<'_> {
         Ok(Begun { memtables, last_seq, recovered, live, wal })
     }
 
-    /// A new WAL that seals the last one, which takes the least space.
+    /// Begins a new WAL that seals the last one, which takes the least space.
     fn go_on(&self) -> Result<Begun> {
         self.folder.settle()?;
         let (memtables, last_seq, recovered) = self.from.replay(false, None)?;
         if !recovered.lost.is_empty() {
-            // What is given up would lie in a file that goes on, and be written over one day.
+            // The dropped batches would be in a file that stays in use, and would be overwritten
+            // later.
             return Err(Error::NoSpace { path: self.folder.dir.to_owned() });
         }
         let Settling { env, dir, .. } = *self.folder;
@@ -207,9 +209,9 @@ impl Recovery<'_> {
         Ok(Begun { memtables, last_seq, recovered, live, wal })
     }
 
-    /// Gives the WALs that a salvage gives up a second name in a folder of their own, where no
-    /// opening reads them, and tells what is in them. The first name is removed as a leftover, once
-    /// the new WAL has taken over.
+    /// Links the WALs that a salvage drops into a folder of their own, which no open reads, and
+    /// reports their contents. Their first names are removed as leftovers after the new WAL has
+    /// started.
     fn keep_aside(&self, recovered: &Recovered) -> Result<()> {
         if recovered.lost.is_empty() {
             return Ok(());
@@ -224,7 +226,7 @@ impl Recovery<'_> {
 }
 
 impl Logged<'_> {
-    /// Replays the log; copies the batches that are not in tables yet into `rewrite`.
+    /// Replays the WAL, and copies the batches that are not in SSTs yet into `rewrite`.
     pub fn replay(
         &self,
         read_only: bool,
@@ -232,11 +234,11 @@ impl Logged<'_> {
     ) -> Result<(Memtables, Seq, Recovered)> {
         let Self { env, events, dir, state, options, arenas, next_memtable, clock, .. } = *self;
         let (trees, memtables) = (&state.trees, BTreeMap::new());
-        // What is sequenced may not be in the WAL yet.
+        // Sequenced batches may not be in the WAL yet.
         let last_seq =
             if self.bound.is_some() { written_seq_of(state) } else { last_seq_of(state) };
         let trees_end = state.numbers.next_tree;
-        // An opening that only reads assigns no sequence numbers.
+        // An open that only reads assigns no sequence numbers.
         let seq_max = if self.read_only { Seq(Seq::MAX.0 - 1) } else { SEQ_MAX };
         let mut replay = Replay {
             memtables,
@@ -266,7 +268,8 @@ impl Logged<'_> {
         let floor = Seq(recovered.seq_floor.0.saturating_sub(1));
         let Replay { memtables, last_seq, dropped, .. } = replay;
         if dropped && !read_only {
-            // In a log that goes on they would come back over what is flushed meanwhile.
+            // In a WAL that stays in use they would later replace newer values that are flushed
+            // meanwhile.
             return Err(Error::NoSpace { path: dir.to_owned() });
         }
         let last_seq = last_seq.max(floor);
@@ -277,24 +280,24 @@ impl Logged<'_> {
     }
 }
 
-/// Tells what a WAL holds that a salvage gave up.
+/// Reports the contents of a WAL that a salvage dropped.
 fn tell_lost(events: &Events, path: PathBuf, wal: &LostWal) {
     events.emit(Event::WalLost { path, batches: wal.batches, seqs: wal.seqs });
 }
 
-/// How to read the WAL of a store whose manifest says this.
+/// The options for reading the WAL of a store with this state.
 pub(crate) fn recover_options(state: &State, salvage: bool, read_only: bool) -> RecoverOptions<'_> {
     let (min_wal, flushed) = (state.numbers.min_wal, Some(last_seq_of(state)));
     RecoverOptions { min_wal, listed: &state.wals, flushed, salvage, read_only }
 }
 
-/// Sequence numbers up to here were used, as far as the manifest says.
+/// The largest sequence number that is used according to the manifest.
 fn last_seq_of(state: &State) -> Seq {
     let flushed = state.trees.values().map(|version| version.flushed_seq);
     flushed.fold(state.numbers.last_seq, Ord::max)
 }
 
-/// The writes up to here that are in tables.
+/// The largest sequence number of writes that are in SSTs.
 fn written_seq_of(state: &State) -> Seq {
     let tables = state.trees.values().flat_map(Version::tables);
     let flushed = state.trees.values().map(|version| version.flushed_seq);
@@ -306,14 +309,14 @@ fn used_up(dir: &Path) -> Error {
     Error::UsedUp { path: dir.to_owned(), what: "sequence numbers" }
 }
 
-/// Whether a run of L0 is newer than a memtable's entries and older than `seq`: files that were
-/// ingested in between.
+/// Whether a run of L0, which was ingested, is newer than a memtable's entries and older than
+/// `seq`.
 fn run_between(version: &Version, memtable: &Memtable, seq: Seq) -> bool {
     let last = memtable.seqs().map(|(_, largest)| largest);
     last.is_some_and(|last| version.l0.iter().any(|run| last < run.seq_min && run.seq_min < seq))
 }
 
-/// Copies a batch without these entries; the others keep their numbers.
+/// Copies a batch without the dropped entries; the others keep their numbers.
 fn add_without(rewrite: &mut Rewrite<'_>, batch: &Replayed, dropped: &[Seq]) -> Result<()> {
     let mut part = wal::Batch::default();
     let mut seq = batch.first_seq;
@@ -333,7 +336,7 @@ fn add_without(rewrite: &mut Rewrite<'_>, batch: &Replayed, dropped: &[Seq]) -> 
 }
 
 impl Replay<'_> {
-    /// Ends the memtables that a run of L0 is newer than.
+    /// Seals the memtables that are older than a run of L0.
     fn end(&mut self) {
         for (tree, memtables) in &mut self.memtables {
             let Some(version) = self.trees.get(tree) else { continue };
@@ -369,7 +372,7 @@ impl Replay<'_> {
                 return Err(Error::corruption(&wal_path(dir, batch.wal), 0, what));
             }
             self.last_seq = self.last_seq.max(seq);
-            // None of a keyspace that was dropped since.
+            // There is no tree if its keyspace was dropped or cleared since.
             let tree = self.trees.get(&entry.tree);
             let needs = tree.is_some_and(|version| seq > version.flushed_seq);
             if needs && entry.kind == Kind::Kept {
@@ -394,9 +397,9 @@ impl Replay<'_> {
         }
     }
 
-    /// A put that a flush left in memory: it goes into a memtable under its original number, unless
-    /// a memtable has it, because that flush was not installed, or has something newer. Whether it
-    /// did.
+    /// Handles a put that a flush left in memory. It goes into a memtable under its original
+    /// number, unless a memtable has it, because that flush was not installed, or has a newer entry
+    /// of the key. Returns whether it was inserted.
     fn keep(&mut self, wal: u64, seq: Seq, entry: &Entry) -> Result<bool, &'static str> {
         let (original, value) = key::kept(entry.value).ok_or("a kept entry is too short")?;
         if original >= seq {
@@ -415,7 +418,7 @@ impl Replay<'_> {
         Ok(true)
     }
 
-    /// Inserts an entry that was logged as `seq` under the number `own`.
+    /// Inserts an entry, whose number in the WAL is `seq`, under the number `own`.
     fn insert(&mut self, wal: u64, seq: Seq, entry: &Entry, own: Seq) {
         let (tree, key, value) = (entry.tree, entry.key, entry.value);
         let is_range = entry.kind == Kind::RangeDelete;

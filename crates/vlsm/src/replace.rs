@@ -1,12 +1,13 @@
-//! Clears or drops a keyspace: at the cost of one record in the manifest, however much it holds.
+//! Clears or drops a keyspace, at the cost of one record in the manifest, whatever its size.
 //!
-//! 1. Ingests and checkpoints end first, and none begins until the change is visible.
-//! 2. The WAL is synced, so that no crash keeps the change and loses a write from before it.
+//! 1. It waits until no ingest or checkpoint is running, and none begins until the trees are
+//!    replaced.
+//! 2. The WAL is synced, so that no crash keeps the change and loses an earlier write.
 //! 3. The change is recorded, and the trees are replaced (`install/keyspaces`, `write/retire`).
 //! 4. The change becomes visible after the batches before it.
 //!
 //! The keyspace's files are removed in the background when no reader sees them any more. Writers
-//! wait for none of this, apart from the sequencing lock.
+//! wait only for the sequencing lock.
 
 use crate::catalog::{DEFAULT_KEYSPACE, KeyspaceInfo};
 use crate::engine::Engine;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, Result};
 
-/// Removes everything that a keyspace holds.
+/// Removes all data of a keyspace.
 pub(crate) fn clear(engine: &Engine, keyspace: &Arc<KeyspaceInfo>) -> Result<()> {
     replace(engine, keyspace, true)
 }
@@ -41,7 +42,7 @@ fn replace(engine: &Engine, keyspace: &Arc<KeyspaceInfo>, stays: bool) -> Result
     writer.await_published(seq)?;
     let installer = installer.clone();
     shared.in_background(move || {
-        // What is not released now is released by the next install.
+        // If this fails, the next install releases them.
         let _ = installer.release_wals();
     });
     Ok(())

@@ -1,17 +1,17 @@
 //! Reads the readable pairs of a damaged keyspace, and reports the ranges of keys that it omits.
 //!
-//! 1. Every SST of the tree is opened. An SST that cannot be opened (it is missing or cut off; its
-//!    index, filter or range tombstones are damaged) is left out of the tree, and its whole range
-//!    is *damaged*: its range tombstones and values might affect any key there.
-//! 2. The rest is merged forwards, as for any reader. If a block cannot be read, its range
+//! 1. Every SST of the tree is opened. An SST that cannot be opened (it is missing or cut off, or
+//!    its index, filter or range tombstones are damaged) is left out of the tree. Its whole range
+//!    is *damaged*, because its range tombstones and values might affect any key there.
+//! 2. The other SSTs are merged forwards, as for any reader. If a block cannot be read, its range
 //!    according to the index is damaged, and the walk continues after it. If a merge operator
 //!    fails, its key is damaged.
-//! 3. A pair in a damaged range is omitted, wherever it was found: a pair below the damage may be
-//!    older than the lost data, or deleted by it. So no stale pair is ever returned as current. The
-//!    price is that pairs above the damage are omitted, too.
+//! 3. A pair in a damaged range is omitted, wherever it was found, because a pair below the damage
+//!    may be older than the lost data, or deleted by it. So no stale pair is ever returned as
+//!    current. The cost is that pairs above the damage are omitted, too.
 //!
-//! A damaged range is known before any pair of it is returned: a merge returns a key only when each
-//! source has passed it, and a source passes it only over the block in question.
+//! A damaged range is known before any of its pairs could be returned: a merge returns a key only
+//! when each source has passed it, and a source passes the key only by reading the damaged block.
 //!
 //! Threads and locks: owned by one thread; pins one view for its life. The lock of [`Damages`] is
 //! held for a push or a take.
@@ -45,27 +45,27 @@ pub enum Salvaged {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DamagedRange {
-    /// Its first key.
+    /// The first key of the range.
     pub from: Bytes,
-    /// Its last key (inclusive), or the first key after it (exclusive).
+    /// The last key of the range (inclusive), or the first key after it (exclusive).
     pub to: Bound<Bytes>,
     /// The damage. The error names no key.
     pub error: Error,
 }
 
 /// An iterator over the readable pairs of a keyspace in key order, and the omitted ranges between
-/// them. Made by [`Keyspace::salvage`](crate::Keyspace::salvage).
+/// them. [`Keyspace::salvage`](crate::Keyspace::salvage) creates it.
 ///
-/// A range comes before the first pair after it. Ranges may overlap.
+/// A range is returned before the first pair after it. Ranges may overlap.
 pub struct Salvage {
     info: Arc<KeyspaceInfo>,
     held: Held,
-    /// Its trees, as they were at the begin.
+    /// The trees of the keyspace, as they were at the begin.
     trees: Result<Vec<Arc<TreeView>>>,
     region: usize,
     walk: Option<UserCursor>,
     damages: Arc<Damages>,
-    /// Damaged ranges that the walk has not passed.
+    /// Damaged ranges that the walk has not passed yet.
     near: Vec<KeyRange>,
     /// Damaged ranges that are not yet returned.
     told: VecDeque<DamagedRange>,
@@ -164,7 +164,7 @@ impl Salvage {
                     let damaged = self.near.iter().any(|range| range.contains(&key));
                     match value {
                         Ok(value) if !damaged => return Ok(Some((key, value))),
-                        // An error of this key alone: the walk has passed it.
+                        // An error of this key alone. The walk has passed the key.
                         Err(error) if !damaged => {
                             self.damages.add(KeyRange::closed(key.clone(), key), error);
                             self.note_damages();
@@ -226,7 +226,7 @@ impl std::fmt::Debug for Salvage {
     }
 }
 
-/// A forward cursor over disjoint tables that skips what it cannot read.
+/// A forward cursor over disjoint tables that skips blocks and tables that it cannot read.
 struct RunCursor {
     files: Arc<TableCache>,
     tables: Tables,
@@ -239,7 +239,7 @@ impl RunCursor {
         Self { files, tables, damages, current: None }
     }
 
-    /// Moves to the first entry at or after a position in this table or a later one.
+    /// Moves to the first entry at or after a position, in this table or a later one.
     fn enter(&mut self, table: Option<Arc<Table>>, key: &[u8], trailer: Trailer) {
         self.current = None;
         let mut next = table;
@@ -266,7 +266,7 @@ impl RunCursor {
         after.find(|next| table.range.is_before(&next.range)).cloned()
     }
 
-    /// Skips the blocks that cannot be read, after a move.
+    /// After a move, skips the blocks that cannot be read.
     fn over_damage(&self, table: &Table, cursor: &mut SstCursor, moved: Result<()>) {
         let mut moved = moved;
         while let Err(error) = moved {

@@ -1,5 +1,5 @@
-//! Changes of one key that depend on its value: each is a transaction over that key, which runs
-//! again until no other write comes in between.
+//! Changes of one key that depend on its value. Each is a transaction over that key, which is
+//! repeated after a conflict, at most [`TRANSACT_TRIES`](crate::TRANSACT_TRIES) times.
 
 use crate::db::Db;
 use crate::keyspace::Keyspace;
@@ -11,8 +11,8 @@ use vlsm_core::Error;
 use vlsm_core::Result;
 
 impl Keyspace {
-    /// Sets a key to `new` if its value is `expected`; none stands for an absent key. Returns what
-    /// the key has instead, as the inner error, if that is something else; nothing changes then.
+    /// Sets a key to `new` if its value is `expected`. `None` stands for an absent key. If the
+    /// value differs, nothing changes, and the inner error is the value that the key has.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -28,8 +28,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// As [`Keyspace::put`] and [`Keyspace::get`]; [`Error::Conflict`] if other writes to the key
-    /// came in between [`TRANSACT_TRIES`](crate::TRANSACT_TRIES) times.
+    /// As [`Keyspace::put`] and [`Keyspace::get`]; [`Error::Conflict`] if the transaction met a
+    /// concurrent write to the key [`TRANSACT_TRIES`](crate::TRANSACT_TRIES) times.
     pub fn compare_and_swap(
         &self,
         key: impl AsRef<[u8]>,
@@ -64,8 +64,9 @@ impl Keyspace {
         })
     }
 
-    /// Sets a key to what `update` makes of its value, and returns the value before. None stands
-    /// for an absent key, in both directions. `update` may be called several times.
+    /// Sets a key to the value that `update` returns for its current value, and returns the value
+    /// before. `None` stands for an absent key, in both directions. `update` may be called several
+    /// times.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -112,8 +113,8 @@ impl Keyspace {
         })
     }
 
-    /// Sets a key to a value if it is absent. Returns the value that the key has already, if it has
-    /// one; nothing changes then.
+    /// Sets a key to a value if the key is absent. Otherwise nothing changes, and the call returns
+    /// the value that the key has.
     ///
     /// # Errors
     /// As [`Keyspace::compare_and_swap`].
@@ -155,8 +156,8 @@ impl Db {
         self.default_keyspace().compare_and_swap(key, expected, new)
     }
 
-    /// Sets a key of the keyspace `default` to what `update` makes of its value, and returns the
-    /// value before, as [`Keyspace::fetch_update`] does.
+    /// Sets a key of the keyspace `default` to the value that `update` returns for its current
+    /// value, and returns the value before, as [`Keyspace::fetch_update`] does.
     ///
     /// # Errors
     /// As [`Keyspace::compare_and_swap`].
@@ -168,8 +169,8 @@ impl Db {
         self.default_keyspace().fetch_update(key, update)
     }
 
-    /// Sets a key of the keyspace `default` to a value if it is absent, and returns the value that
-    /// it has otherwise.
+    /// Sets a key of the keyspace `default` to a value if the key is absent. Otherwise nothing
+    /// changes, and the call returns the value that the key has.
     ///
     /// # Errors
     /// As [`Keyspace::compare_and_swap`].

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use vlsm_core::{Result, Seq};
 
 /// The state of the store at the call of [`Db::snapshot`](crate::Db::snapshot). It is cheap to
-/// clone, and keeps the data that it shows.
+/// clone. It keeps the data that it shows alive.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) held: Arc<Held>,
@@ -23,7 +23,7 @@ impl Snapshot {
         Self { held: Arc::new(Held::dated(engine)) }
     }
 
-    /// Its sequence number. It shows all writes up to this number.
+    /// The sequence number of the snapshot. It shows all writes up to this number.
     #[must_use]
     pub fn seq(&self) -> Seq {
         self.held.at.seq
@@ -61,7 +61,7 @@ impl Snapshot {
     }
 
     /// The values of several keys in the snapshot, in their order. Each key has a result of its
-    /// own. As [`Keyspace::multi_get`], it reads together what is not in memory.
+    /// own. Like [`Keyspace::multi_get`], it reads blocks that are not in memory in parallel.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
@@ -110,8 +110,8 @@ impl Snapshot {
         Ok(self.first(keyspace)?.is_none())
     }
 
-    /// The number of pairs of a keyspace in the snapshot. It counts them: the time is that of a
-    /// scan.
+    /// The number of pairs of a keyspace in the snapshot. The call counts them, so it takes the
+    /// time of a scan.
     ///
     /// # Errors
     /// As those of [`Iter`].

@@ -1,4 +1,4 @@
-//! The store's events as events of the crate `tracing`: one line each, at the level that an
+//! The store's events as events of the crate `tracing`: one event for each, at the level that an
 //! operator expects.
 //!
 //! | level | events |
@@ -16,12 +16,12 @@ use vlsm_core::event::Event;
 /// A wait at least this long is a warning.
 const LONG_WAIT: Micros = Micros(100_000);
 
-/// Emits an event of the store as an event of the crate `tracing`, with the target `vlsm`. It is
-/// meant as a listener, alone or called by another one. Needs the feature `tracing`.
+/// Emits an event of the store as an event of the crate `tracing`, with the target `vlsm`. Pass it
+/// as the listener, or call it from a listener. Needs the feature `tracing`.
 ///
-/// The message is the text of the event. Fields: `event` ([`Event::name`]) and, where it is known,
-/// `keyspace`; a wait has `cause` and `micros` too. With the feature `log` of `tracing`,
-/// applications without a subscriber get the lines through the crate `log`.
+/// The message is the text of the event. The fields are `event` ([`Event::name`]) and, if it is
+/// known, `keyspace`. A wait also has `cause` and `micros`. With the feature `log` of `tracing`,
+/// applications without a subscriber get the events through the crate `log`.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -32,7 +32,7 @@ const LONG_WAIT: Micros = Micros(100_000);
 /// # }
 /// ```
 pub fn to_tracing(event: &Event) {
-    // A level has to be a constant in each place.
+    // The macro `event!` needs a constant level.
     macro_rules! emit {
         ($level:expr) => {{
             let (name, keyspace) = (event.name(), event.keyspace());

@@ -1,18 +1,18 @@
 //! Transactions: reads and writes that take effect together, or not at all.
 //!
-//! They are optimistic. A transaction reads from the snapshot that it took at its begin, and from
-//! its own writes, which only it sees. It notes every key, and every part of a range, that it read.
-//! Its batch then goes through the commit like any other ([`Writer::write_checked`]), with one
-//! condition: nothing of that may have changed before the batch gets its sequence numbers.
-//! 1. The check begins ([`Writer::begin_check`]): from here on batches leave notes of their keys.
-//! 2. The reads are compared with what has become visible since the snapshot ([`Reader::changed`]).
-//! 3. The notes are searched; the newest of them in the step that gives the batch its numbers.
+//! Concurrency control is optimistic. A transaction reads from the snapshot that it took when it
+//! began, and from its own writes, which only it sees. It records every key, and every part of a
+//! range, that it read. Its batch then goes through the commit like any other
+//! ([`Writer::write_checked`]), with one condition: none of these reads may have changed before the
+//! batch gets its sequence numbers.
+//! 1. From here on committing batches leave notes of their keys ([`Writer::begin_check`]).
+//! 2. The reads are compared with the visible writes since the snapshot ([`Reader::changed`]).
+//! 3. The reads are compared with the notes. The newest notes are compared in the step that gives
+//!    the batch its sequence numbers.
 //!
-//! So the committed transactions have the same effect as one after the other, in the order of their
-//! batches (serializable). A transaction that wrote nothing needs no check: its place is that of
-//! its snapshot. One that read nothing needs none either.
-//!
-//! Its iterators are in [`iter`].
+//! So committed transactions are serializable, in the order of their batches. A transaction that
+//! wrote nothing needs no check: its place in that order is that of its snapshot. A transaction
+//! that read nothing needs no check either. The iterators are in [`iter`].
 //!
 //! [`Writer::begin_check`]: crate::write::Writer::begin_check
 //! [`Reader::changed`]: crate::read::Reader::changed
@@ -45,26 +45,25 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{ConflictKind, Error, Result};
 use vlsm_disk::Env;
 
-/// How often [`Db::transact`] runs a transaction at most.
+/// The most times that [`Db::transact`] runs a transaction.
 pub const TRANSACT_TRIES: u32 = 100;
-/// The first and the longest pause of [`Db::transact`] before it tries again.
+/// The first and the largest bound of the random pauses between the tries of [`Db::transact`].
 const PAUSE: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
-/// Reads and writes that take effect together, as if no other write came in between.
+/// Reads and writes that take effect together, as if no other write happened in between.
 ///
 /// A transaction reads the store as it was at [`Db::transaction`], with its own writes on top. Its
 /// writes are visible to others after [`Transaction::commit`]. The commit fails with
 /// [`Error::Conflict`], and writes nothing, if another write has changed a key or a part of a range
-/// that the transaction read; then it must be run again, which [`Db::transact`] does by itself.
-/// Writes to keys that were not read cause no conflict. The exceptions are a keyspace that was
-/// cleared or dropped since the begin, and an ingest, or very many
-/// or very large writes, at the time of the commit, into regions of which something was read. A
-/// dropped transaction leaves nothing
-/// behind.
+/// that the transaction read. The transaction must then run again; [`Db::transact`] does this by
+/// itself. Writes to keys that were not read cause no conflict, with two exceptions: a keyspace
+/// that was cleared or dropped since the transaction began; and an ingest, or very many or very
+/// large writes, during the commit, into regions that the transaction has read from. Dropping a
+/// transaction discards it.
 ///
-/// While it exists it keeps old versions alive, as a snapshot does, and its writes in memory.
-/// Values that expire and compaction filters cause no conflicts.
+/// While a transaction exists it keeps old versions alive, as a snapshot does, and holds its writes
+/// in memory. Values that expire and compaction filters cause no conflicts.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -92,7 +91,8 @@ pub struct Transaction {
     reads: Arc<Mutex<Reads>>,
     /// The number of writes at each savepoint.
     savepoints: Vec<usize>,
-    /// A keyspace was cleared since the begin, and a write of it refused: only a new one can do it.
+    /// A write was refused because its keyspace was cleared since the begin. Only a new transaction
+    /// can make this write.
     outdated: bool,
 }
 
@@ -103,12 +103,12 @@ impl Db {
         Transaction::begin(&self.engine)
     }
 
-    /// Runs `work` in a transaction and commits it. After a conflict it runs again, at most
-    /// [`TRANSACT_TRIES`] times, with growing pauses. So `work` should have no other effects.
+    /// Runs `work` in a transaction and commits it. After a conflict it runs again, with growing
+    /// pauses, up to [`TRANSACT_TRIES`] times in all. `work` should have no other effects.
     ///
-    /// If `work` returns an error, nothing is written and the error is returned, whatever it is. To
-    /// end without writes and without an error, call [`Transaction::rollback`]; for errors of your
-    /// own there is [`Db::try_transact`].
+    /// If `work` returns an error, nothing is written and the error is returned. To end without
+    /// writes and without an error, call [`Transaction::rollback`]. For errors of your own use
+    /// [`Db::try_transact`].
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -154,8 +154,8 @@ impl Db {
         transact(&self.engine, options, work)
     }
 
-    /// As [`Db::transact`], for work with errors of its own: one of them ends the transaction, and
-    /// nothing is written.
+    /// As [`Db::transact`], for work with an error type of its own. Such an error ends the
+    /// transaction, and nothing is written.
     ///
     /// ```
     /// enum Refused {
@@ -212,7 +212,7 @@ impl Db {
     }
 }
 
-/// Runs and commits a transaction until it meets no other write.
+/// Runs and commits a transaction, and repeats it after a conflict.
 pub(crate) fn transact<T, E: From<Error>>(
     engine: &Handle,
     options: WriteOptions,
@@ -241,7 +241,7 @@ pub(crate) fn transact<T, E: From<Error>>(
     }
 }
 
-/// Waits for a random time up to `most`, so that transactions that met do not meet again.
+/// Waits for a random time up to `most`, so that the same transactions do not conflict again.
 fn pause_up_to(env: &dyn Env, most: Duration) {
     let part = env.random() % (most.as_nanos() as u64).max(1);
     let condition = env.condition(Duration::ZERO);
@@ -263,13 +263,14 @@ impl Transaction {
         }
     }
 
-    /// The state of the store that it reads, without its own writes. Reads of it cause no conflict.
+    /// The state of the store that the transaction reads, without its own writes. Reads of this
+    /// snapshot cause no conflict.
     #[must_use]
     pub fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// The value of a key, as of the begin and with the transaction's own writes.
+    /// The value of a key, as of the transaction's begin and with its own writes.
     ///
     /// # Errors
     /// As [`Snapshot::get`]; [`Error::InvalidArgument`] if the transaction has read too much for
@@ -293,7 +294,7 @@ impl Transaction {
         own.value(&keyspace.info.made().rules, key, below)
     }
 
-    /// As [`Transaction::get`]: an alias for users of pessimistic transactions. Here the commit
+    /// The same as [`Transaction::get`], for users of pessimistic transactions. Here the commit
     /// checks every read, and nothing is locked.
     ///
     /// # Errors
@@ -314,8 +315,8 @@ impl Transaction {
         Ok(self.get(keyspace, key)?.is_some())
     }
 
-    /// The values of several keys, in their order. Each key has a result of its own. As
-    /// [`Keyspace::multi_get`], it reads together what is not in memory.
+    /// The values of several keys, in their order. Each key has a result of its own. Like
+    /// [`Keyspace::multi_get`], it reads blocks that are not in memory in parallel.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keyspace: &Keyspace,
@@ -379,7 +380,7 @@ impl Transaction {
         Ok(self.first(keyspace)?.is_none())
     }
 
-    /// The number of pairs of a keyspace. It counts them, and so reads all of them.
+    /// The number of pairs of a keyspace. The call counts the pairs, so it reads all of them.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -394,8 +395,8 @@ impl Transaction {
     }
 
     /// The pairs of a keyspace within a range of keys, with the writes that the transaction has
-    /// made so far. The commit checks the part of the range that the iterator has walked over:
-    /// from an end to the last pair that it returned from there.
+    /// made so far. The commit checks the part of the range that the iterator has walked over: from
+    /// each end to the last pair that it returned from that end.
     #[must_use]
     pub fn range(&self, keyspace: &Keyspace, range: impl KeyBounds) -> TransactionIter {
         let (lo, hi) = range.key_bounds();
@@ -414,9 +415,9 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a key or value over the limits, a transaction of more than
-    /// [`MAX_BATCH_LEN`](crate::MAX_BATCH_LEN) bytes, or a keyspace of another store. The
-    /// transaction is as before then. So it is after [`Error::KeyspaceDropped`], and after
-    /// [`Error::Conflict`], if the keyspace was cleared since the transaction began.
+    /// [`MAX_BATCH_LEN`](crate::MAX_BATCH_LEN) bytes, or a keyspace of another store;
+    /// [`Error::KeyspaceDropped`]; [`Error::Conflict`] if the keyspace was cleared since the
+    /// transaction began. After each of these errors the transaction is as before the call.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
@@ -429,7 +430,7 @@ impl Transaction {
     /// Sets a key of a keyspace to a value that expires after `ttl` from now.
     ///
     /// # Errors
-    /// As [`Transaction::put`], and if the keyspace has a merge operator.
+    /// As [`Transaction::put`]; [`Error::InvalidArgument`] if the keyspace has a merge operator.
     pub fn put_with_ttl(
         &mut self,
         keyspace: &Keyspace,
@@ -456,7 +457,7 @@ impl Transaction {
         self.add(keyspace, |batch| batch.delete_range(keyspace, range))
     }
 
-    /// Changes the value of a key by an operand of the keyspace's merge operator. This reads
+    /// Changes the value of a key by an operand of the keyspace's merge operator. A merge reads
     /// nothing, so transactions that only merge never conflict.
     ///
     /// # Errors
@@ -486,8 +487,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Whether these writes go to the trees that the transaction reads: not after its keyspace was
-    /// cleared.
+    /// Checks that the writes from `first` on go to the trees that the transaction reads. They do
+    /// not if the keyspace was cleared since.
     fn check_trees(&self, keyspace: &Keyspace, first: usize) -> Result<()> {
         let held = &self.snapshot.held;
         let trees = held.engine.reader.trees_at(&keyspace.info, held.at.seq)?;
@@ -509,20 +510,19 @@ impl Transaction {
         }
     }
 
-    /// The number of writes so far. A range that was deleted counts once for each region.
+    /// The number of writes so far. A deleted range counts once for each region that it touches.
     #[must_use]
     pub fn write_count(&self) -> usize {
         self.batch.len()
     }
 
-    /// Remembers the writes so far, so that [`Transaction::rollback_to_savepoint`] can undo later
-    /// ones. Savepoints may be nested.
+    /// Sets a savepoint for [`Transaction::rollback_to_savepoint`]. Savepoints may be nested.
     pub fn savepoint(&mut self) {
         self.savepoints.push(self.batch.len());
     }
 
-    /// Undoes all writes since the last savepoint, and forgets it. What was read since still counts
-    /// as read.
+    /// Undoes all writes since the last savepoint, and removes the savepoint. Reads since then
+    /// still count as reads.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if there is no savepoint.
@@ -546,10 +546,11 @@ impl Transaction {
         self.see_writes_from(0);
     }
 
-    /// Writes everything, if nothing that the transaction read was changed by others.
+    /// Applies all writes atomically if no other write has changed a key or range that the
+    /// transaction read.
     ///
     /// # Errors
-    /// [`Error::Conflict`]: nothing was written; run it again. Else as
+    /// [`Error::Conflict`]: nothing was written; run the transaction again. Otherwise as
     /// [`Db::write`](crate::Db::write), and any error of reading an SST.
     pub fn commit(self) -> Result<()> {
         self.commit_with(WriteOptions::default())
@@ -565,7 +566,7 @@ impl Transaction {
             return engine.shared.health.check_open();
         }
         let started = engine.shared.begin(Timed::Transaction);
-        // An iterator that is still open reads on, for nothing.
+        // Later reads of an iterator that is still open are not checked.
         let reads = std::mem::take(&mut *self.reads.lock()).index();
         let basis = Basis {
             reads: &reads,

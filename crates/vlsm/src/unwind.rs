@@ -1,7 +1,7 @@
-//! Handles may be used on both sides of `catch_unwind`: a panic of the caller's code leaves no
-//! half-made change behind them. A write is in the store as a whole or not at all, and a panic in
-//! the midst of the engine's own change makes the store read-only (`Shared::watch`). A panic that
-//! drops the last handle closes the store (`handle`).
+//! Handles may be used on both sides of `catch_unwind`, because a panic of the caller's code leaves
+//! no partial change. A write is in the store completely or not at all, and a panic during one of
+//! the engine's own changes makes the store read-only (`Shared::watch`). A panic that drops the
+//! last handle closes the store (`handle`).
 
 use crate::batch::Batch;
 use crate::db::Db;

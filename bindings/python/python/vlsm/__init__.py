@@ -1,4 +1,4 @@
-"""vLSM: an embedded, ordered, durable key-value store whose writes never wait long.
+"""vLSM: an embedded, ordered, durable key-value store without long write stalls.
 
 A store is a mapping from bytes to bytes, in the order of the keys, with keyspaces, batches,
 snapshots and transactions:
@@ -8,7 +8,7 @@ snapshots and transactions:
         for key, value in db.items(b"a", b"c"):
             ...
 
-All calls may be made from any thread; none of them holds the interpreter's lock while it waits.
+All calls may be made from any thread. No call holds the interpreter's lock (GIL) while it waits.
 """
 
 import atexit
@@ -42,7 +42,7 @@ from .errors import (
     UsedUp,
 )
 
-# What was acknowledged is written when the program ends without `close`.
+# Acknowledged writes are written to files when the program exits without `close`.
 atexit.register(_close_all)
 collections.abc.MutableMapping.register(Keyspace)
 

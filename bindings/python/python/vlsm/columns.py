@@ -1,11 +1,11 @@
-"""Many pairs at once, to and from numpy and pyarrow, without handling single ones in Python.
+"""Many pairs at once, to and from numpy and pyarrow, without Python code for each pair.
 
     reader = vlsm.columns.to_arrow(db.items(prefix=b"user/"))     # record batches, as they are read
-    keys, values = vlsm.columns.to_numpy(db.items())              # two arrays, one row an entry
+    keys, values = vlsm.columns.to_numpy(db.items())              # two arrays, a row per entry
     with db.batch() as batch:
-        vlsm.columns.put(batch, keys, values)                     # arrays of either, or lists
+        vlsm.columns.put(batch, keys, values)                     # arrays of both kinds, or lists
 
-numpy and pyarrow are imported only by what needs them.
+numpy and pyarrow are imported only by the functions that need them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 ROWS = 65_536
-"""The rows of a record batch, where nothing else is said."""
+"""The default number of rows of a record batch."""
 
 
 def to_arrow(items: Items, rows: int = ROWS) -> pyarrow.RecordBatchReader:
     """The pairs of an iterator as record batches with the columns `key` and `value`.
 
-    A batch is read when it is asked for. An error of the store is raised by the reader.
+    The reader reads a batch when it is requested, and raises the errors of the store.
     """
     import pyarrow
 
@@ -46,9 +46,9 @@ def to_arrow(items: Items, rows: int = ROWS) -> pyarrow.RecordBatchReader:
 
 
 def to_numpy(items: Items) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The keys and the values of an iterator: two arrays of `uint8`, one row an entry.
+    """The keys and the values of an iterator: two arrays of `uint8`, one row per entry.
 
-    All keys must have one length, and so must all values. `array.view(">u8")` shows entries of
+    All keys must have the same length, and so must all values. `array.view(">u8")` shows entries of
     eight bytes as numbers.
     """
     import numpy
@@ -79,7 +79,7 @@ def put(batch: Batch, keys: Any, values: Any, *, keyspace: Keyspace | None = Non
 
 
 def _column(entries: Any) -> tuple[bytes, bytes]:
-    """The bytes of all entries, and where each begins and the last ends."""
+    """The bytes of all entries, the offset of each, and the offset of the end."""
     kind = type(entries).__module__.partition(".")[0]
     if kind == "pyarrow":
         return _of_arrow(entries)
@@ -103,7 +103,7 @@ def _of_arrow(entries: Any) -> tuple[bytes, bytes]:
         entries = entries.combine_chunks()
     if entries.null_count:
         raise InvalidArgument(f"{entries.null_count} entries are null: a key or value is bytes")
-    # Also makes the first place of a slice 0.
+    # This also makes the first offset of a slice 0.
     array = pyarrow.concat_arrays([entries]).cast(pyarrow.large_binary())
     _, places, data = array.buffers()
     if len(array) == 0:

@@ -1,8 +1,8 @@
-"""The errors of a store. All are `Error`; the built-in classes beside it say what they are like."""
+"""The errors of a store. All derive from `Error`, and some also from a similar built-in class."""
 
 
 class Error(Exception):
-    """An error of the store. `keyspace` is the name of the keyspace that it is about, or None."""
+    """An error of the store. `keyspace` is the name of the keyspace concerned, or None."""
 
     keyspace = None
 
@@ -16,7 +16,7 @@ class Corruption(Error):
 
 
 class NoSpace(Error, OSError):
-    """The device is full; the store goes on when there is space."""
+    """The device is full. The store accepts writes again when there is space."""
 
 
 class ReadOnly(Error):
@@ -24,7 +24,7 @@ class ReadOnly(Error):
 
 
 class OpenedReadOnly(Error):
-    """The store was opened to read only."""
+    """The store was opened read-only."""
 
 
 class CannotFollow(Error):
@@ -32,7 +32,7 @@ class CannotFollow(Error):
 
 
 class Locked(Error):
-    """The store is open already, here or in another process."""
+    """The store is already open, in this or another process."""
 
 
 class Missing(Error, FileNotFoundError):
@@ -44,7 +44,7 @@ class NotAStore(Error):
 
 
 class AlreadyExists(Error, FileExistsError):
-    """There is a store at the path already."""
+    """There is already a store at the path."""
 
 
 class FormatVersion(Error):
@@ -52,15 +52,15 @@ class FormatVersion(Error):
 
 
 class InvalidOption(Error, ValueError):
-    """An option has an impossible value."""
+    """An option has an invalid value."""
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument is impossible."""
+    """An argument is invalid."""
 
 
 class NoSuchKeyspace(Error):
-    """There is no keyspace of this name."""
+    """There is no keyspace with this name."""
 
 
 class KeyspaceDropped(Error):
@@ -72,7 +72,7 @@ class KeyspaceExists(Error):
 
 
 class MergeError(Error):
-    """A merge operator is not known, refuses an operand, or cannot combine a key's operands."""
+    """A merge operator is unknown, refuses an operand, or cannot combine the operands of a key."""
 
 
 class Busy(Error, TimeoutError):
@@ -80,7 +80,7 @@ class Busy(Error, TimeoutError):
 
 
 class Conflict(Error):
-    """A transaction met another write; nothing was written, and it can be run again."""
+    """A transaction conflicts with another write. Nothing was written; run it again."""
 
 
 class Closed(Error):
@@ -88,12 +88,12 @@ class Closed(Error):
 
 
 class UsedUp(Error):
-    """A number of the store is used up; it can be read."""
+    """A number of the store has reached its maximum. The store can still be read."""
 
 
 class Internal(Error):
-    """An impossible state, which is a bug of the library."""
+    """An internal error: a bug of the library."""
 
 
 class Forked(Error):
-    """The store was opened by the parent process: open it anew in this one, after a `fork`."""
+    """The parent process opened the store: after a `fork`, open it again in this process."""

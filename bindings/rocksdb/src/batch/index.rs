@@ -1,7 +1,8 @@
 //! The writes of a batch or a transaction by key, so that they can be read before they are written.
 //!
-//! For each key: what the writes leave of the value below (all of it, nothing, or another one), and
-//! the operands that were merged since. Deleted ranges are not indexed, as in RocksDB.
+//! For each key it has the effect of the writes on the value below (unchanged, removed, or
+//! replaced), and the operands that were merged since. Deleted ranges are not indexed, as in
+//! RocksDB.
 
 use super::rep::{Op, WriteBatch};
 use crate::call::Outcome;
@@ -37,7 +38,7 @@ impl Entry {
         }
     }
 
-    /// The value of the key. `below` is asked if the writes alone do not decide.
+    /// The value of the key. `below` is called if the writes alone do not determine it.
     pub(crate) fn value(
         &self,
         family: &Family,

@@ -1,9 +1,9 @@
 //! Write batches: `rep` has their bytes, `index` makes them readable, `wi` is the kind with an
 //! index.
 //!
-//! A column family in a batch is a number, so a batch holds for the store whose handles it was
-//! filled with. c.h has no place for the error of a write that cannot be added: it is the error of
-//! `rocksdb_write` then.
+//! A column family in a batch is a number, so a batch is valid only for the store whose handles
+//! filled it. c.h has no parameter for the error of a write that cannot be added, so
+//! `rocksdb_write` returns that error.
 
 pub(crate) mod index;
 pub(crate) mod rep;
@@ -38,10 +38,10 @@ pub(crate) unsafe fn pair<'a>(
     unsafe { Ok((bytes(key.0, key.1)?, bytes(value.0, value.1)?)) }
 }
 
-/// Lists of bytes, as C gives them.
+/// Lists of bytes, as C passes them.
 pub(crate) type Lists = (*const *const c_char, *const usize);
 
-/// Pieces of C that make up one piece of bytes.
+/// Joins pieces from C to one byte string.
 pub(crate) unsafe fn joined(number: c_int, lists: Lists) -> Outcome<Vec<u8>> {
     Ok(unsafe { byte_lists(lists.0, lists.1, count(number)?)? }.concat())
 }
@@ -51,7 +51,7 @@ pub(crate) unsafe fn ranges(number: c_int, from: Lists, to: Lists) -> Outcome<(V
     unsafe { Ok((joined(number, from)?, joined(number, to)?)) }
 }
 
-/// Something that takes the writes of a batch.
+/// A receiver of the writes of a batch.
 pub(crate) trait Target {
     fn target(&mut self, op: Op<'_>);
     fn fail(&mut self, failure: Failure);
@@ -79,7 +79,7 @@ pub(crate) unsafe fn add<'a, T: Target>(
     Ok(())
 }
 
-/// As `add`, for a write whose bytes are joined of pieces.
+/// Like `add`, for a write whose bytes come in pieces.
 pub(crate) unsafe fn add_joined<T: Target, P>(
     batch: *mut T,
     pieces: impl FnOnce() -> Outcome<P>,
@@ -166,7 +166,7 @@ macro_rules! batch_functions {
 }
 pub(crate) use batch_functions;
 
-/// Those that take a key and a value.
+/// The functions that take a key and a value.
 macro_rules! two_pieces {
     ($batch:ty: $op:ident $one:ident $cf:ident $list:ident $list_cf:ident) => {
         $crate::call::api! {
@@ -216,7 +216,7 @@ macro_rules! two_pieces {
 }
 pub(crate) use two_pieces;
 
-/// Those that take a key.
+/// The functions that take a key.
 macro_rules! one_piece {
     ($batch:ty: $op:ident $one:ident $cf:ident) => {
         $crate::call::api! {
@@ -253,7 +253,7 @@ fn raw(bytes: &[u8]) -> (*const c_char, usize) {
     (bytes.as_ptr().cast(), bytes.len())
 }
 
-/// Tells the puts and deletes of `default`, and bytes of the log.
+/// Reports the puts and deletes of `default`, and log data.
 pub(crate) fn iterate(
     batch: &WriteBatch,
     state: *mut c_void,
@@ -275,7 +275,7 @@ pub(crate) fn iterate(
     Ok(())
 }
 
-/// Tells the puts, deletes and merges of all column families, and bytes of the log.
+/// Reports the puts, deletes and merges of all column families, and log data.
 fn iterate_cf(
     batch: &WriteBatch,
     state: *mut c_void,

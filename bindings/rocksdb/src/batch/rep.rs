@@ -3,10 +3,10 @@
 //!
 //! 1. A header of 12 bytes: a sequence number, which stays 0 here, and the number of writes.
 //! 2. For each write a tag, the number of its column family unless that is 0, and its key and
-//!    value, each behind its length. Numbers are varints of seven bits a byte.
+//!    value, each preceded by its length. Numbers are varints of seven bits a byte.
 //!
-//! Bytes from outside are checked as they are read. A write that cannot be added is remembered, and
-//! fails the batch when it is written, because c.h has no place for the error before.
+//! Bytes from outside are checked as they are read. The error of a write that cannot be added is
+//! kept until the batch is written, because c.h has no parameter for it before.
 
 use crate::call::Outcome;
 use crate::status::{Failure, Kind};
@@ -25,7 +25,7 @@ pub(crate) enum Op<'a> {
     Delete(u32, &'a [u8]),
     SingleDelete(u32, &'a [u8]),
     DeleteRange(u32, &'a [u8], &'a [u8]),
-    /// Bytes for those who iterate; no write.
+    /// Bytes for iterations over the batch; not a write.
     LogData(&'a [u8]),
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct WriteBatch {
     failure: Option<Failure>,
 }
 
-/// A range to delete. One that ends before it begins is a mistake, as in RocksDB.
+/// A range to delete. It is an error if the range ends before it begins, as in RocksDB.
 pub(crate) fn forward<'a>(from: &'a [u8], to: &'a [u8]) -> Outcome<Range<&'a [u8]>> {
     match from <= to {
         true => Ok(from..to),
@@ -76,7 +76,7 @@ impl WriteBatch {
         Self { rep: vec![0; HEADER], savepoints: Vec::new(), failure: None }
     }
 
-    /// A batch of bytes that came from outside.
+    /// A batch from bytes that came from outside.
     pub(crate) fn of(rep: &[u8]) -> Self {
         let mut batch = Self { rep: rep.to_vec(), ..Self::new() };
         if rep.len() < HEADER {
@@ -144,7 +144,7 @@ impl WriteBatch {
         self.savepoints.push((self.rep.len(), self.count()));
     }
 
-    /// Undoes the writes since the last savepoint, and forgets it.
+    /// Undoes the writes since the last savepoint, and removes it.
     pub(crate) fn rollback(&mut self) -> Outcome {
         let (len, count) = self.pop_savepoint()?;
         self.rep.truncate(len);
@@ -189,7 +189,7 @@ impl WriteBatch {
     }
 
     /// Writes the batch. Without the WAL the engine takes one keyspace only; a batch of several
-    /// goes through the WAL's buffer instead, which keeps more than was asked.
+    /// goes through the WAL's buffer instead, which promises more than was requested.
     pub(crate) fn write(&self, store: &Arc<Store>, mut options: WriteOptions) -> Outcome {
         let batch = self.for_engine(store)?;
         if options.durability == Some(Durability::NoWal) {

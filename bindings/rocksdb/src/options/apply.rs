@@ -1,9 +1,9 @@
 //! How RocksDB's options become vLSM's: those of the store, of a keyspace, of reads and of writes.
 //!
-//! 1. An option of the status `refused` that is not as by default is an error at open, which names
-//!    the option and says what to do.
-//! 2. One of the status `mapped` is taken from the bag here.
-//! 3. One of the status `harmless` is written once into the file `LOG.rocksdb` in the store's
+//! 1. An option of the status `refused` that differs from the default is an error at open, which
+//!    names the option and the remedy.
+//! 2. An option of the status `mapped` is taken from the bag here.
+//! 3. An option of the status `harmless` is written once into the file `LOG.rocksdb` in the store's
 //!    folder, or where `db_log_dir` says.
 
 use super::shapes::{BYTEWISE, Cache, Order};
@@ -29,7 +29,7 @@ fn all(options: &Bag) -> Vec<Arc<Bag>> {
     std::iter::once(Arc::new(options.clone())).chain(inner).collect()
 }
 
-/// Refuses options that would have a meaning that vLSM does not have.
+/// Refuses options whose meaning vLSM does not have.
 pub(crate) fn check(options: &Bag) -> Outcome {
     for bag in all(options) {
         let refused = bag.changes().find(|(row, _)| row.status == Status::Refused);
@@ -76,7 +76,7 @@ pub(crate) fn log(options: &Bag, folder: &Path) {
     }
     let elsewhere = options.kept::<PathBuf>("db_log_dir");
     let folder = elsewhere.as_deref().filter(|path| path.is_dir()).map_or(folder, PathBuf::as_path);
-    // A log that cannot be written fails nothing.
+    // A log that cannot be written causes no failure.
     let _ = std::fs::write(folder.join("LOG.rocksdb"), text);
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn of_store(options: &Bag) -> Options {
     to
 }
 
-/// The codec of vLSM in the place of one of RocksDB.
+/// The codec of vLSM that replaces a codec of RocksDB.
 fn codec(number: i64) -> Compression {
     match number {
         0 => Compression::None,
@@ -134,7 +134,7 @@ fn compression(options: &Bag) -> Option<Vec<Compression>> {
     Some(by_level)
 }
 
-/// The options of a keyspace. `existing` are those that it has, of which some are fixed.
+/// The options of a keyspace. `existing` are its present options, of which some are fixed.
 pub(crate) fn of_keyspace(
     options: &Bag,
     existing: KeyspaceOptions,
@@ -152,7 +152,7 @@ pub(crate) fn of_keyspace(
             to = to.bits_per_key((bits.clamp(0.0, 64.0)).round() as u32);
         }
     }
-    // As RocksDB: no or a negative time to live stands for ever.
+    // As in RocksDB, a time to live of zero or less means for ever.
     if let Some(ttl) = ttl {
         to.ttl = u64::try_from(ttl).ok().filter(|ttl| *ttl > 0).map(Duration::from_secs);
     }
@@ -175,7 +175,7 @@ pub(crate) unsafe fn of_write(options: *const Bag, manual_wal: bool) -> Outcome<
     Ok(if options.flag("no_slowdown") { to.deadline(Duration::ZERO) } else { to })
 }
 
-/// Refuses read options that would have a meaning that vLSM does not have.
+/// Refuses read options whose meaning vLSM does not have.
 pub(crate) fn check_read(options: &Bag) -> Outcome {
     let refused = options.changes().find(|(row, _)| row.status == Status::Refused);
     match refused {

@@ -1,7 +1,7 @@
 //! `rocksdb_options_t`: made, copied, read from text, and applied to a store.
 //!
-//! The plain setters and getters are generated (`bag`). Here are those that take other objects, and
-//! those that set several options at once. `apply` has what vLSM makes of them.
+//! The plain setters and getters are generated (`bag`). This module has those that take other
+//! objects, and those that set several options at once. `apply` converts the options to vLSM's.
 
 pub(crate) mod apply;
 pub(crate) mod shapes;
@@ -130,7 +130,7 @@ api! {
     }
 }
 
-/// Keeps a text, and that there is one.
+/// Stores a text, and the fact that there is one.
 unsafe fn keep_text(options: *mut Bag, key: &'static str, text: *const c_char) -> Outcome {
     let text = unsafe { crate::call::path(text)? }.to_owned();
     let options = unsafe { changed(options, "the options")? };

@@ -1,8 +1,8 @@
 //! Objects that options refer to: comparators, prefix extractors, filter policies and caches.
 //!
 //! vLSM orders keys by their bytes, so every other comparator is refused when a store is opened. A
-//! prefix extractor bounds iterators with `prefix_same_as_start`. A Bloom or Ribbon policy gives
-//! the bits of vLSM's Bloom filters, and a cache the limit of its block cache.
+//! prefix extractor bounds iterators with `prefix_same_as_start`. A Bloom or Ribbon policy
+//! determines the bits of vLSM's Bloom filters, and a cache the limit of its block cache.
 
 use crate::bag::Bag;
 use crate::call::{Nothing, Outcome, State, api, changed, free, give, shared};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 /// The name of the order that vLSM has.
 pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
 
-/// An order of keys of the program's. It is never called: only its name counts.
+/// A key order of the program. It is never called: only its name counts.
 pub struct rocksdb_comparator_t {
     pub(crate) name: String,
     pub(crate) timestamps: bool,
@@ -30,13 +30,13 @@ pub(crate) struct Order {
 
 type Compare = extern "C" fn(*mut c_void, *const c_char, usize, *const c_char, usize) -> c_int;
 
-/// How the prefix of a key is found.
+/// The function from a key to its prefix.
 pub(crate) enum Transform {
     /// The first bytes; a shorter key has no prefix.
     Fixed(usize),
     /// The whole key.
     Whole,
-    /// A function of the program's.
+    /// A function of the program.
     Given { state: State, transform: Option<Extract>, in_domain: Option<InDomain> },
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Counts a store in.
+    /// Adds a store.
     pub(crate) fn add(&self, store: &Arc<Store>) {
         let mut users = self.users.lock();
         users.retain(|user| user.strong_count() > 0);
@@ -210,7 +210,7 @@ api! {
         policy: *mut rocksdb_filterpolicy_t,
     ) {
         let options = changed(options, "the options")?;
-        // The options own the policy from here on. NULL stands for no filters.
+        // The options own the policy from here on. NULL means no filters.
         let bits = if policy.is_null() { 0.0 } else { Box::from_raw(policy).0 };
         options.keep("filter_policy", Arc::new(bits));
         Ok(())

@@ -24,8 +24,8 @@ fn set_by_name(options: &mut Bag, name: &str, value: &str) -> Outcome {
     Ok(())
 }
 
-/// Checks changes of options while the store is open. Those that RocksDB could make at any time
-/// have no effect here.
+/// Checks changes of options while the store is open. Changes that RocksDB allows at any time have
+/// no effect here.
 unsafe fn change(
     db: *const rocksdb_t,
     number: c_int,

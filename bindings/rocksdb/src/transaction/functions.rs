@@ -1,8 +1,8 @@
 //! `rocksdb_transaction_*`: reads, writes, savepoints and the end of a transaction.
 //!
 //! Two handles that a program gets here are freed by `rocksdb_free`, which runs no destructor: that
-//! of the snapshot and that of the batch. They are plain copies of what the transaction owns, and
-//! hold until it is freed.
+//! of the snapshot and that of the batch. They are plain copies of objects that the transaction
+//! owns, and are valid until it is freed.
 
 use super::{Txn, of, rocksdb_transaction_t};
 use crate::bag::Bag;
@@ -22,7 +22,7 @@ type Handle = rocksdb_column_family_handle_t;
 type Transaction = rocksdb_transaction_t;
 type Pinned = rocksdb_pinnableslice_t;
 
-/// A place in memory of `malloc` with the bits of a value that somebody else owns.
+/// A block of `malloc` with the bits of a value that another object owns.
 unsafe fn lend<T>(value: &T) -> *mut T {
     unsafe {
         let to = libc::malloc(size_of::<T>()).cast::<T>();

@@ -1,8 +1,8 @@
 //! The locks of a `TransactionDB`: a key belongs to one transaction until it ends.
 //!
-//! A transaction that wants the key of another one waits, and fails when its time is over; so do
-//! two that wait for each other, because nobody looks for cycles. The locks are in memory: a
-//! process that dies holds none.
+//! A transaction that needs the key of another transaction waits, and fails when its time is over.
+//! So do two transactions that wait for each other, because deadlocks are not detected. The locks
+//! are in memory: a process that dies holds none.
 
 use crate::call::Outcome;
 use crate::status::{Failure, Kind};

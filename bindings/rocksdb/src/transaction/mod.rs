@@ -2,12 +2,12 @@
 //!
 //! Both collect their writes in a batch with an index, and read through it.
 //!
-//! - A locking one locks each key that it writes or reads for update (`locks`). With a snapshot, a
-//!   key that was changed since is refused. The commit writes the batch.
-//! - An optimistic one remembers these keys. Its commit is a transaction of the engine, which began
-//!   with the first such key, or with the snapshot, and which reads them: it fails if one of them
-//!   was changed since. So a key that was first touched late is checked from an earlier moment than
-//!   in RocksDB: more conflicts, never fewer.
+//! - A locking transaction locks each key that it writes or reads for update (`locks`). With a
+//!   snapshot, a key that was changed since is refused. The commit writes the batch.
+//! - An optimistic transaction records these keys. Its commit is a transaction of the engine, which
+//!   began with the first such key, or with the snapshot, and which reads them: it fails if one of
+//!   them was changed since. So a key that was first touched late is checked from an earlier moment
+//!   than in RocksDB: more conflicts, never fewer.
 //!
 //! There is no two-phase commit: vLSM's WAL has no prepared transactions.
 
@@ -30,10 +30,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_handle::Owned;
 
-/// How a transaction keeps others from its keys.
+/// How a transaction protects its keys from others.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Rules {
-    /// By locks, for which it waits at most so long.
+    /// By locks, for which it waits at most this long.
     Locking(Option<Duration>),
     /// By a check at its commit.
     Optimistic,
@@ -49,10 +49,10 @@ pub(crate) struct Txn {
     /// The keys that others must not change.
     keys: BTreeSet<Key>,
     snapshot: Option<Arc<Seen>>,
-    /// Where an optimistic check begins.
+    /// The engine's transaction from which an optimistic check begins.
     basis: Option<Transaction>,
     ended: bool,
-    /// A copy of the writes that the program may look at.
+    /// A copy of the writes that the program may read.
     lent: Option<Box<rocksdb_writebatch_wi_t>>,
 }
 
@@ -82,7 +82,7 @@ impl Txn {
     }
 
     fn set_snapshot(&mut self) {
-        // First the basis: what is changed in between is a conflict then, and not unseen.
+        // The basis comes first, so that changes in between are conflicts and are not missed.
         if matches!(self.rules, Rules::Optimistic) {
             self.basis.get_or_insert_with(|| self.store.db.transaction());
         }
@@ -96,7 +96,7 @@ impl Txn {
         }
     }
 
-    /// Keeps others from a key.
+    /// Protects a key from other transactions.
     fn claim(&mut self, family: &Family, key: &[u8]) -> Outcome {
         self.check_open()?;
         let claimed = (family.id, key.to_vec());
@@ -135,7 +135,7 @@ impl Txn {
         read_through(&index, &self.store, family.id, key, below)
     }
 
-    /// As `get`, and keeps others from the key.
+    /// Like `get`, and protects the key from other transactions.
     fn get_for_update(
         &mut self,
         family: &Family,
@@ -186,7 +186,7 @@ impl Txn {
         Ok(transaction.commit_with(self.options)?)
     }
 
-    /// The check of a commit that writes nothing, which the engine's has no need of.
+    /// The check for a commit without writes, which the engine would not check.
     fn check_reads(&mut self) -> Outcome {
         let Some(basis) = self.basis.take() else { return Ok(()) };
         for (id, key) in &self.keys {
@@ -198,7 +198,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Gives up its writes and its keys.
+    /// Discards its writes and releases its keys.
     fn rollback(&mut self) {
         self.release();
     }

@@ -25,7 +25,7 @@ type Handle = rocksdb_column_family_handle_t;
 type Db = rocksdb_t;
 type Transaction = rocksdb_transaction_t;
 
-/// The time that milliseconds stand for; a negative number for no limit.
+/// The limit for this number of milliseconds; a negative number means no limit.
 fn limit(millis: i64) -> Option<Duration> {
     u64::try_from(millis).ok().map(Duration::from_millis)
 }
@@ -86,7 +86,7 @@ unsafe fn begin(
     }
 }
 
-/// Keeps the time to wait for locks of writes outside of transactions.
+/// Stores the time that writes outside of transactions wait for locks.
 unsafe fn with_locks(store: &Arc<Store>, options: *const Bag) -> Outcome<*mut Db> {
     if let Some(options) = unsafe { options.as_ref() } {
         *store.lock_millis.lock() = options.get("default_lock_timeout");
@@ -163,7 +163,7 @@ api! {
     ) -> *mut Transaction {
         let txn = shared(txn, "the transaction options")?;
         let rules = |store: &Store| {
-            // As RocksDB: a negative number stands for the store's.
+            // As in RocksDB, a negative number means the store's limit.
             let own = txn.get::<i64>("lock_timeout");
             let millis = if own < 0 { *store.txn_lock_millis.lock() } else { own };
             (Rules::Locking(limit(millis)), txn.flag("set_snapshot"))

@@ -25,7 +25,7 @@ static char *error;
         CHECK(error == NULL); \
     } while (0)
 
-/* The call fails with an error that begins so. */
+/* The call fails with an error that begins with this text. */
 #define BAD(call, kind) \
     do { \
         call; \

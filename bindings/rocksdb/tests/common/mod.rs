@@ -34,7 +34,7 @@ pub fn name(line: &str) -> &str {
     line.split('(').next().unwrap().rsplit(' ').next().unwrap()
 }
 
-/// Runs a command to its end, fails with what it said, and gives its output.
+/// Runs a command to its end and returns its output. Fails with the output if the command fails.
 pub fn run(command: &mut Command) -> String {
     let out = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let (said, told) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

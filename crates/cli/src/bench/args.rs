@@ -1,4 +1,4 @@
-//! The options of `vlsm bench`, checked and turned into a plan; the folder it works in.
+//! The options of `vlsm bench`, checked and turned into a plan, and the folder in which it works.
 //!
 //! No data is written before all options and the free space of the device are checked.
 

@@ -1,5 +1,5 @@
 //! The options that `vlsm bench` and `vlsm-lab compare` share: the data, the clients, and how the
-//! store writes. And how numbers and names are read from the command line.
+//! store writes. The file also parses the numbers and names of the command line.
 
 use vlsm::{Compression, Durability, Options};
 use vlsm_core::Bytes;
@@ -57,7 +57,7 @@ impl Work {
         Ok(shape)
     }
 
-    /// Sets durability and compression, where they are given.
+    /// Sets durability and compression, if they are given.
     pub fn apply(&self, options: &mut Options) {
         options.durability = self.durability.unwrap_or(options.durability);
         if let Some(compression) = self.compression {
@@ -76,7 +76,7 @@ impl Work {
 /// A number with an optional suffix k, M or G (thousands).
 ///
 /// # Errors
-/// A message that says why the text is no such number.
+/// A message with the reason why the text is not such a number.
 pub fn count(text: &str) -> Result<u64, String> {
     match suffixed(text, 1000)? {
         0 => Err("must be at least 1".into()),
@@ -87,7 +87,7 @@ pub fn count(text: &str) -> Result<u64, String> {
 /// A number of bytes with an optional suffix K, M or G (binary).
 ///
 /// # Errors
-/// A message that says why the text is no such number.
+/// A message with the reason why the text is not such a number.
 pub fn size(text: &str) -> Result<Bytes, String> {
     Ok(Bytes(suffixed(text.trim_end_matches(['B', 'b']), 1024)?))
 }

@@ -7,13 +7,13 @@
 //! 2. Wait for the first line. If there is none, the store cannot be read: then nothing was opened
 //!    or created here.
 //! 3. Import the lines, which are records as JSON (`record`), each with its keyspace.
-//! 4. At the end the program must have ended with success: a missing end would be a silent loss.
-//!    If it failed or was killed, the import fails with the last lines of its stderr.
+//! 4. The program must end with success: otherwise a missing end of its output would be a silent
+//!    loss. If it failed or was killed, the import fails with the last lines of its stderr.
 //!
-//! If the import fails, the pipe is closed, and the program ends because of that. It is killed if
-//! it does not within [`PATIENCE`].
+//! If the import fails, the pipe is closed, which ends the program. If it does not end within
+//! [`PATIENCE`], it is killed.
 //!
-//! Threads: one reads stderr, so that the program never waits for it.
+//! Threads: one reads stderr, so that the program never blocks on writing it.
 
 use super::target::Target;
 use super::{Args, Import};
@@ -43,7 +43,7 @@ const KEPT: usize = 10;
 const KEPT_BYTES: usize = 2000;
 /// The time that the program has to end after its pipe is closed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The time between the end of its output and its own, at most, if it was killed.
+/// If the program was killed: the longest time from the end of its output to its own end.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// Options for the records of another store.
@@ -68,8 +68,8 @@ pub struct FromArgs {
 }
 
 impl FromArgs {
-    /// Starts the program that reads the other store, if one is asked for. `keyspace` is that of
-    /// the command.
+    /// Starts the program that reads the other store, if one is requested. `keyspace` is the
+    /// keyspace of the command.
     pub fn start(&self, keyspace: &str) -> Result<Option<Source>> {
         let (kind, path) = match self.from.as_slice() {
             [] => return Ok(None),
@@ -99,7 +99,7 @@ impl FromArgs {
     }
 }
 
-/// The program: as named, else beside this program, else in the folders of `PATH`.
+/// Finds the program: as named, else beside this program, else in the folders of `PATH`.
 fn find(named: Option<&Path>, variable: Option<OsString>) -> Result<PathBuf> {
     let (from, program) = match (named, variable.filter(|path| !path.is_empty())) {
         (Some(path), _) => ("--peers", path.to_owned()),
@@ -167,10 +167,10 @@ impl Source {
         }
     }
 
-    /// Waits until the program has ended, whose pipe is at its end or closed.
+    /// Waits for the end of the program. Its pipe is at the end or closed.
     ///
     /// # Errors
-    /// It failed, was killed, or does not end.
+    /// The program failed, was killed, or does not end.
     fn end(&mut self) -> Result {
         drop(self.output.take());
         let status = self.wait();
@@ -190,7 +190,7 @@ impl Source {
         }
     }
 
-    /// The failure of a program that ended too early: it explains a line that is cut off.
+    /// The failure of a program that ended too early, which explains a truncated line.
     fn cause(&mut self) -> Option<Failure> {
         match self.wait_for(MOMENT) {
             Some(_) => self.end().err(),
@@ -198,7 +198,7 @@ impl Source {
         }
     }
 
-    /// Waits for the end of the program, and kills it if it does not come. Returns the status of a
+    /// Waits for the end of the program, and kills it if it does not end. Returns the status of a
     /// program that ended by itself.
     fn wait(&mut self) -> Option<ExitStatus> {
         let ended = self.wait_for(PATIENCE);
@@ -223,7 +223,7 @@ impl Source {
     }
 }
 
-/// However the import ends, no program is left behind.
+/// However the import ends, the program does not keep running.
 impl Drop for Source {
     fn drop(&mut self) {
         drop(self.output.take());
@@ -239,7 +239,7 @@ fn how(status: Option<ExitStatus>) -> String {
     }
 }
 
-/// Reads to the end, and keeps the last lines.
+/// Reads stderr to the end, and keeps the last lines.
 fn last_lines(stderr: ChildStderr) -> VecDeque<String> {
     let (mut input, mut kept) = (BufReader::new(stderr), VecDeque::new());
     loop {
@@ -258,7 +258,7 @@ fn last_lines(stderr: ChildStderr) -> VecDeque<String> {
     }
 }
 
-/// Imports what the program writes.
+/// Imports the lines that the program writes.
 pub fn run(args: &Args, mut source: Source, strict: Option<&'static str>) -> Result {
     source.wait_for_output()?;
     let store = open(&args.store)?;

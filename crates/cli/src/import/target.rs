@@ -1,7 +1,8 @@
 //! The store that an import writes: records go into the keyspaces that their lines name.
 //!
-//! A keyspace is looked up when the lines change to it. One that does not exist is created only if
-//! the user allows it: its name may be a typo. Records are counted for each keyspace.
+//! A keyspace is looked up when the lines change to it. A keyspace that does not exist is created
+//! only if the user allows it, because its name may be a typo. Records are counted for each
+//! keyspace.
 
 use super::Sink;
 use crate::failure::{Failure, Result, say};
@@ -14,7 +15,7 @@ use vlsm::Keyspace;
 /// A store, and the keyspace of the next record.
 pub struct Target {
     store: Store,
-    /// The name of the command's keyspace: that of the lines that name none.
+    /// The name of the command's keyspace, for lines that name no keyspace.
     own: String,
     /// Whether keyspaces that do not exist are created.
     create: bool,
@@ -54,7 +55,7 @@ impl Target {
         Ok(records)
     }
 
-    /// The records put into each keyspace so far, in words.
+    /// The records put into each keyspace so far, as a text.
     pub fn told(&self) -> String {
         let each = |(name, count): (&String, &u64)| format!("{name} {}", grouped(*count));
         self.records.iter().map(each).collect::<Vec<_>>().join(", ")

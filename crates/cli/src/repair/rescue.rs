@@ -45,7 +45,7 @@ impl Rescued {
     }
 }
 
-/// Reads the keyspaces of these tables, if their values are all that has to be kept.
+/// Reads those keyspaces of these tables that are plain (`is_plain`).
 pub fn read(source: &Source, target: &Path, damaged: &[DamagedTable]) -> Result<Vec<Rescued>> {
     let mut of: BTreeMap<&str, Vec<&DamagedTable>> = BTreeMap::new();
     for table in damaged {
@@ -73,7 +73,7 @@ pub fn read(source: &Source, target: &Path, damaged: &[DamagedTable]) -> Result<
                 Salvaged::Pair(key, value) if ranges.iter().any(|range| range.contains(&key)) => {
                     pairs.put(&key, &value)?;
                 }
-                // Elsewhere it is a key of which no operand is lost.
+                // Outside of the ranges, it is a key that has lost no operand.
                 Salvaged::Damaged(range) if ranges.iter().any(|r| r.contains(&range.from)) => {
                     damages.push(range);
                 }
@@ -157,7 +157,7 @@ fn expiring(source: &Source) -> Result<BTreeSet<TreeId>> {
         }
     }
     let mut found = BTreeSet::new();
-    // The fragments of large batches by batch: one may go on in the next WAL.
+    // The fragments of large batches by batch. A batch may continue in the next WAL.
     let mut large: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for path in wals.into_values() {
         // A damaged WAL counts as far as it can be read, as in the salvage.

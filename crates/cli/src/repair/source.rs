@@ -1,5 +1,5 @@
-//! A damaged store as a repair reads it: its manifest as far as that goes, its SSTs one by one, its
-//! WALs. Nothing in its folder is changed; a shared lock keeps writers out.
+//! A damaged store as a repair reads it: the readable part of its manifest, its SSTs one by one,
+//! its WALs. Nothing in its folder is changed; a shared lock keeps writers out.
 
 use super::{hopeless, in_use};
 use crate::catalog::{self, Catalog};
@@ -50,7 +50,7 @@ impl Source {
     /// Reads the manifest.
     ///
     /// # Errors
-    /// The folder is none, or in use, or without a readable manifest.
+    /// The folder is not a store, is in use, or has no readable manifest.
     pub fn open(folder: &Path) -> Result<Self> {
         let failed = |error: io::Error| Failure::file("cannot list", folder, &error);
         let names = std::fs::read_dir(folder).map_err(failed)?;
@@ -59,7 +59,7 @@ impl Source {
         let lock = match PosixFs.lock_shared(&folder.join("LOCK")) {
             Ok(Some(lock)) => Some(lock),
             Ok(None) => return Err(in_use(folder, PosixFs.lock_holder(&folder.join("LOCK")))),
-            // Nobody has it open, or the folder cannot be written to.
+            // No process has it open, or the folder cannot be written to.
             Err(_) => None,
         };
         let (state, damage) = match Catalog::read(folder) {
@@ -110,9 +110,9 @@ impl Source {
         self.state.keyspaces.values().find(|keyspace| keyspace.name == name)
     }
 
-    /// Copies the store's files into a new folder, as far as they can be read, with a manifest of
-    /// the state. Returns what is missing besides damaged SSTs; an SST that cannot be copied,
-    /// though it was sound, is one of the damaged.
+    /// Copies the readable parts of the store's files into a new folder, with a manifest of the
+    /// state. Returns the losses other than damaged SSTs. A sound SST that cannot be copied is
+    /// added to the damaged ones.
     pub fn copy(&self, target: &Path, damaged: &mut Vec<DamagedTable>) -> Result<Vec<String>> {
         let mut remarks = Vec::new();
         let tables = self.state.trees.values().flat_map(|version| version.tables());
@@ -149,7 +149,7 @@ impl Source {
                 remarks.push(format!("{} is read up to an error: {error}", path.display()));
             }
         }
-        // Leftovers, except where the end of the manifest is missing.
+        // These are leftovers, unless the end of the manifest is missing.
         if self.damage.is_some() || named.iter().any(|path| !path.exists()) {
             others.sort();
             remarks.extend(others.iter().take(UNNAMED_SHOWN).map(|path| unnamed(path)));
@@ -169,7 +169,7 @@ impl Source {
     }
 }
 
-/// Says what an SST holds that the readable part of the manifest does not name.
+/// Describes an SST that the readable part of the manifest does not name.
 fn unnamed(path: &Path) -> String {
     let key = |bytes: &[u8]| {
         let mut text = Vec::new();
@@ -193,7 +193,7 @@ fn unnamed(path: &Path) -> String {
     )
 }
 
-/// Copies a file durably, as far as it can be read, and returns the error that ended it.
+/// Copies the readable beginning of a file durably, and returns the error that ended the copy.
 fn copy(from: &Path, folder: &Path) -> Result<Option<io::Error>> {
     let to = folder.join(from.file_name().unwrap_or_default());
     let failed = |error: io::Error| Failure::file("cannot write", &to, &error);
@@ -225,8 +225,8 @@ fn damage(path: &Path, file: &vlsm_core::FileMeta) -> vlsm_core::Result<()> {
     first.map_or(Ok(()), Err)
 }
 
-/// The state of the readable beginning of a manifest: of the one that `CURRENT` names, or of the
-/// newest that can be read; and the manifest's path.
+/// The state after the readable beginning of a manifest, and the path of that manifest. It is the
+/// one that `CURRENT` names, or the newest that can be read.
 fn beginning(folder: &Path, names: &[PathBuf]) -> Option<(State, PathBuf)> {
     let mut numbered: Vec<(u64, PathBuf)> =
         names.iter().filter_map(|name| Some((manifest_number(name)?, folder.join(name)))).collect();
@@ -236,13 +236,13 @@ fn beginning(folder: &Path, names: &[PathBuf]) -> Option<(State, PathBuf)> {
     all.into_iter().find_map(|path| {
         let mut state = State::default();
         let mut failed = false;
-        // The end is the damage, which is told already.
+        // The walk ends at the damage, which is already reported.
         let _ = catalog::walk(&path, |_, item| {
             if !failed {
                 match item {
                     Item::Store(uid) => state.store_uid = uid,
                     Item::Record(record) => {
-                        // A change that does not fit is the end.
+                        // A change that contradicts the state ends the walk.
                         let mut next = state.clone();
                         match next.apply(&record) {
                             Ok(()) => state = next,

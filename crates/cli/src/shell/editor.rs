@@ -24,7 +24,7 @@ use std::path::PathBuf;
 /// The lines of history that are kept.
 const HISTORY_MAX: usize = 10_000;
 
-/// Where lines come from.
+/// The source of the lines.
 pub enum Input {
     /// A terminal.
     Terminal(Box<Editor<Words, DefaultHistory>>, Option<PathBuf>),
@@ -47,7 +47,7 @@ impl Input {
         editor.set_helper(Some(Words::default()));
         let history = history_file();
         if let Some(path) = &history {
-            // There is none the first time.
+            // The first time there is no history.
             let _ = editor.load_history(path);
         }
         Ok(Self::Terminal(Box::new(editor), history))
@@ -58,7 +58,7 @@ impl Input {
         matches!(self, Self::Terminal(..))
     }
 
-    /// The next line, or what is wrong with it; none at the end.
+    /// The next line, or the problem with it; none at the end.
     pub fn read(&mut self, keyspace: &str, names: &[String]) -> Result<Option<Result<String>>> {
         let (editor, history) = match self {
             // The lock is not held while a command runs, which may read the input itself.
@@ -89,7 +89,7 @@ impl Input {
                     }
                     return Ok(Some(Ok(line)));
                 }
-                // Ctrl-C gives up the line.
+                // Ctrl-C discards the line.
                 Err(ReadlineError::Interrupted) => {}
                 Err(ReadlineError::Eof) => return Ok(None),
                 Err(error) => {
@@ -147,7 +147,7 @@ impl Words {
         }
     }
 
-    /// Where the begun word begins, and what it may become.
+    /// The start of the last word, and its possible completions.
     fn completions(&self, line: &str) -> (usize, Vec<String>) {
         let start = line.rfind(char::is_whitespace).map_or(0, |at| at + 1);
         let (before, begun) = line.split_at(start);

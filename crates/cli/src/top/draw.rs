@@ -1,12 +1,12 @@
 //! Places the sections on a screen of any size.
 //!
-//! 1. The first line names the store and its process, the last one the keys. In between stand the
-//!    sections, from the top as many as there is room for.
-//! 2. From [`TWO_COLUMNS`] on rates and latencies stand side by side, and so do waits and memory.
-//!    On a narrower screen the sections stand one below the other, without frames.
+//! 1. The first line names the store and its process, the last one the keys. The sections are in
+//!    between, as many as fit, from the top.
+//! 2. From a width of [`TWO_COLUMNS`] on, rates and latencies are side by side, and so are waits
+//!    and memory. On a narrower screen the sections are one below the other, without frames.
 //! 3. A screen too small for that says so.
 //!
-//! When no figures come, a line below the first one says why; the last figures stay.
+//! When no new figures arrive, a line below the first one says why, and the last figures stay.
 
 use super::reading::{Rates, Reading};
 use super::view::{self, Section, long};
@@ -18,7 +18,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Padding, Paragraph, Widget, Wrap};
 use std::collections::VecDeque;
 
-/// The width from which on sections stand side by side.
+/// The width from which on sections are side by side.
 const TWO_COLUMNS: u16 = 76;
 /// The least width and height on which anything is shown.
 const LEAST: (u16, u16) = (24, 4);
@@ -35,7 +35,7 @@ pub struct View {
     pub reading: Option<Reading>,
     /// The rates of the last readings, oldest first.
     pub history: VecDeque<Rates>,
-    /// Whether the store lives.
+    /// Whether the store is open and its figures arrive.
     pub state: State,
     pub paused: bool,
     /// Seconds between two readings.
@@ -67,7 +67,7 @@ impl View {
         self.reading = Some(reading);
     }
 
-    /// Why there are no figures, or none any more; empty while they come.
+    /// The reason why there are no figures, or no new ones; empty while they arrive.
     pub fn state_text(&self) -> String {
         let store = &self.store;
         match self.state {
@@ -143,18 +143,18 @@ pub fn draw(view: &View, area: Rect, buf: &mut Buffer) {
         true => columns(view, reading, left, buf),
         false => stacked(view, reading, left, buf),
     }
-    // Figures that are not of now are dimmed.
+    // Figures that are not current are dimmed.
     if !matches!(view.state, State::Live) {
         buf.set_style(left, Style::new().add_modifier(Modifier::DIM));
     }
 }
 
-/// A sentence that is broken where the screen ends.
+/// A sentence, wrapped at the width of the screen.
 fn remark(text: &str, colour: Color, left: &mut Rect, buf: &mut Buffer) {
     if text.is_empty() {
         return;
     }
-    // Words that are broken may take a line more than their letters.
+    // Wrapped words may take one line more than their number of letters.
     let width = usize::from(left.width) - 2;
     let (mut rows, mut column) = (1, 0);
     for word in text.split(' ').map(|word| word.chars().count()) {
@@ -172,7 +172,7 @@ fn remark(text: &str, colour: Color, left: &mut Rect, buf: &mut Buffer) {
     text.style(Style::new().fg(colour)).render(area, buf);
 }
 
-/// The upper part of what is left.
+/// The upper part of the remaining area.
 fn take(left: &mut Rect, height: u16) -> Rect {
     let height = height.min(left.height);
     let taken = Rect { height, ..*left };
@@ -242,7 +242,7 @@ fn stacked(view: &View, reading: &Reading, mut left: Rect, buf: &mut Buffer) {
         ],
     };
     for (number, section) in sections.into_iter().enumerate() {
-        // The rates explain themselves. A heading alone says nothing.
+        // Rates need no heading, and a heading alone is useless.
         if number > 0 && left.height < 2 {
             return;
         }

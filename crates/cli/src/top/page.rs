@@ -1,4 +1,4 @@
-//! A page of metrics in the text format of Prometheus, as far as this program needs it.
+//! A page of metrics in the text format of Prometheus: the subset that this program needs.
 //!
 //! A line is a name, labels in braces, and a value; lines that begin with `#` are for people. In a
 //! label's value `\\`, `\"` and `\n` stand for a backslash, a quote and a line end.
@@ -61,7 +61,7 @@ impl Page {
         self.samples(name, labels).fold(0.0, |sum, sample| sum + sample.value)
     }
 
-    /// The value without labels, where there is one.
+    /// The value without labels, if there is one.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.samples(name, &[]).map(|sample| sample.value).next()
     }
@@ -124,7 +124,7 @@ fn quoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Durations by bucket: the bound in seconds, and how many are not above it.
+/// Durations by bucket: the bound in seconds, and the number of durations up to it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
     buckets: Vec<(f64, f64)>,

@@ -1,4 +1,4 @@
-//! A reading: what happened between two pages, and the state at the end.
+//! A reading: the rates between two pages, and the state at the end.
 //!
 //! Times are in seconds and sizes in bytes, as in all JSON of this program. Rates are per second.
 
@@ -57,7 +57,7 @@ pub struct Rates {
     pub compaction_reads: f64,
 }
 
-/// The durations of one operation in the interval. None of them were measured without a count.
+/// The durations of one operation in the interval. They are `None` if none was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// The number that was measured.
@@ -80,7 +80,7 @@ pub struct Latencies {
 pub struct Jobs {
     pub count: f64,
     pub paused: f64,
-    /// Bytes that they read in all.
+    /// Bytes that they read in total.
     pub bytes: f64,
     /// Bytes that they have merged.
     pub done: f64,
@@ -89,7 +89,7 @@ pub struct Jobs {
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct Memtables {
     pub bytes: f64,
-    /// Those that wait for their flush.
+    /// Memtables that wait for their flush.
     pub sealed: f64,
     /// The used share of memtable memory in the fullest tree.
     pub fill: f64,
@@ -99,7 +99,7 @@ pub struct Memtables {
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Level {
     pub level: u8,
-    /// Runs of L0; of a deeper level, the regions that have SSTs there.
+    /// Runs of L0; for a deeper level, the regions that have SSTs there.
     pub runs: f64,
     pub ssts: f64,
     pub bytes: f64,
@@ -159,7 +159,7 @@ pub struct Memory {
 pub struct Cache {
     pub hits: f64,
     pub misses: f64,
-    /// The share of reads of blocks that it answered; none without reads.
+    /// The share of block reads that it answered; none without reads.
     pub hit_share: Option<f64>,
 }
 
@@ -331,8 +331,8 @@ impl Between<'_> {
 }
 
 impl Reading {
-    /// Whether the counters of a page go on from those of another one: the same process has the
-    /// store open since.
+    /// Whether the counters of a page continue those of another: the same process has kept the
+    /// store open.
     pub fn continues(earlier: &Page, later: &Page) -> bool {
         let of = |name: &str, label: &str| {
             earlier.values_of(name, label) == later.values_of(name, label)

@@ -1,8 +1,8 @@
-//! The terminal: draws a few times a second, and acts on keys.
+//! The terminal: draws several times a second, and handles keys.
 //!
-//! The terminal is restored when the view ends, whatever ends it: a key, a failure, a panic, or a
-//! signal that asks the program to end. When the terminal itself goes away, the process ends at
-//! once ([`end_with_the_terminal`]).
+//! The terminal is restored when the view ends by a key, a failure, a panic, or a signal that asks
+//! the program to end. When the terminal itself goes away, the process ends at once
+//! ([`end_with_the_terminal`]).
 
 use super::draw::{View, draw};
 use super::watch::Watch;
@@ -27,7 +27,7 @@ impl Drop for Restore {
     }
 }
 
-/// Shows the store until the user has enough.
+/// Shows the store until the user quits.
 ///
 /// # Errors
 /// The terminal fails, or the statistics cannot be read.
@@ -60,7 +60,7 @@ pub fn run(mut watch: Watch) -> Result {
                     break;
                 }
             }
-            // A signal, which may be one that ends the program.
+            // A signal, perhaps one that ends the program.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(failed(error)),
         }
@@ -73,13 +73,13 @@ pub fn run(mut watch: Watch) -> Result {
 fn end_with_the_terminal() {
     std::thread::spawn(|| {
         let out = io::stdout();
-        // Asks for nothing, so only a hang-up ends the wait, or a signal.
+        // It waits for no events, so only a hang-up or a signal ends the wait.
         while poll(&mut [PollFd::new(&out, PollFlags::empty())], None).is_err() {}
         std::process::exit(1);
     });
 }
 
-/// Acts on a key. True when it ends the view.
+/// Handles a key. True if it ends the view.
 pub fn is_quit(watch: &mut Watch, view: &mut View, key: KeyEvent) -> bool {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {

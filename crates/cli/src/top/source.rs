@@ -1,11 +1,11 @@
 //! The statistics of a store that another process has open.
 //!
-//! 1. The request is a file with the present time. The process forgets it after ten seconds, so it
-//!    is renewed each second ([`Source::ask`]).
+//! 1. The request is a file with the present time. It expires after ten seconds, so it is renewed
+//!    each second ([`Source::ask`]).
 //! 2. The process then replaces its page each second ([`Source::look`]).
-//! 3. In the end the request is removed, unless another reader has renewed it.
+//! 3. At the end the request is removed, unless another reader has renewed it.
 //!
-//! The store is not opened. Whether a process has it open is asked of its LOCK.
+//! The store is not opened. Its LOCK tells whether a process has it open.
 
 use super::page::Page;
 use crate::catalog;
@@ -27,11 +27,11 @@ const FORMAT: f64 = 1.0;
 /// The process that has a store open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
-    /// Nobody.
+    /// No process.
     Nobody,
     /// The process with this id.
     Process(u32),
-    /// A process whose id the system does not tell.
+    /// A process whose id the system does not reveal.
     Somebody,
 }
 
@@ -53,7 +53,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Begins to ask for the statistics of a store.
+    /// Starts to request the statistics of a store.
     ///
     /// # Errors
     /// There is no store, no process has it open, or the folder may not be written to.
@@ -82,7 +82,7 @@ impl Source {
         match PosixFs.lock_holder(&lock) {
             LockHolder::Process(id) => Holder::Process(id),
             LockHolder::ThisProcess => Holder::Process(std::process::id()),
-            // The system does not tell: try, for a moment, as a reader.
+            // The system does not tell: try briefly to lock it as a reader.
             _ => match PosixFs.lock_shared(&lock) {
                 Ok(None) => Holder::Somebody,
                 Ok(Some(_)) | Err(_) => Holder::Nobody,
@@ -90,8 +90,8 @@ impl Source {
         }
     }
 
-    /// Asks for the statistics, unless the store is gone: an empty folder with a request in it
-    /// would be no place for a new store.
+    /// Requests the statistics, unless the store is gone: a request in an otherwise empty folder
+    /// would prevent a new store there.
     ///
     /// # Errors
     /// The folder may not be written to.
@@ -102,7 +102,8 @@ impl Source {
         let path = self.dir.join(WANTED);
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let text = format!("{millis}\n");
-        // Written over, so that nobody finds it empty: the length stays the same until 2286.
+        // The file is overwritten, so that no process finds it empty. The length stays the same
+        // until 2286.
         let opened = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
         let write = |mut file: File| {
             file.write_all(text.as_bytes())?;
@@ -117,10 +118,10 @@ impl Source {
         Ok(())
     }
 
-    /// The page that is there now.
+    /// The current page.
     ///
     /// # Errors
-    /// It may not be read, or this program does not understand it.
+    /// The page may not be read, or this program does not understand it.
     pub fn look(&self) -> Result<Option<Page>> {
         let path = self.dir.join(PAGE);
         let text = match fs::read_to_string(&path) {
@@ -149,7 +150,7 @@ impl Drop for Source {
         let path = self.dir.join(WANTED);
         let ours = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
         if ours == Some(self.asked.get()) {
-            // Otherwise it is forgotten, and the next open removes it.
+            // If this fails, the request expires, and the next open removes it.
             let _ = fs::remove_file(&path);
         }
     }

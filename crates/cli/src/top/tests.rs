@@ -84,7 +84,7 @@ vlsm_snapshots 1
 vlsm_snapshot_oldest_seconds 195
 "#;
 
-/// A store that is read and written, and where hardly a write waits.
+/// A store that is read and written, whose writes rarely wait.
 fn busy() -> Reading {
     let lines = [
         BUSY.to_owned(),
@@ -207,7 +207,7 @@ fn a_store_without_figures_says_why() {
     assert!(screen(&view, 80, 24).contains("stats_on_request"));
 }
 
-/// No size of the terminal is a panic, and a tiny one says so.
+/// No size of the terminal causes a panic, and a tiny terminal says that it is too small.
 #[test]
 fn every_size_can_be_drawn() {
     for reading in [busy(), stalled(), Reading::default()] {

@@ -1,7 +1,7 @@
-//! The sections of the screen as lines of text, each made for the width that it gets. The lines of
-//! a section are in the order of their importance, because the last ones may find no room.
+//! The sections of the screen as lines of text, each formatted for its width. The lines of a
+//! section are in the order of their importance, because the last ones may not fit.
 //!
-//! Colours only repeat what the text says: yellow and red are for what is slow or too large.
+//! Colours add no information to the text: yellow and red mark values that are slow or too large.
 
 use super::reading::{Jobs, Keyspace, Latency, Level, Rates, Reading};
 use crate::progress::grouped;
@@ -14,7 +14,7 @@ use vlsm::ByteCount;
 pub struct Section {
     /// Its heading.
     pub title: String,
-    /// Its lines; those that do not fit from the end on are left out.
+    /// Its lines. Lines at the end that do not fit are left out.
     pub lines: Vec<Line<'static>>,
 }
 
@@ -29,7 +29,7 @@ pub fn size(bytes: f64) -> String {
     ByteCount(bytes.max(0.0) as u64).to_string()
 }
 
-/// A number: with its decimals where it is small.
+/// A number, with decimals if it is small.
 pub fn number(value: f64) -> String {
     match value {
         value if value > 0.0 && value < 9.95 => format!("{value:.1}"),
@@ -37,17 +37,17 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A number of things.
+/// A count.
 fn count(value: f64) -> String {
     grouped(value.round().max(0.0) as u64)
 }
 
-/// A number of things with their name.
+/// A count with its noun.
 fn counted(value: f64, one: &str, more: &str) -> String {
     format!("{} {}", count(value), if value == 1.0 { one } else { more })
 }
 
-/// A duration in three digits or so.
+/// A duration in about three digits.
 pub fn short(seconds: f64) -> String {
     let (value, unit) = match seconds {
         0.0 => (0.0, "s"),
@@ -216,7 +216,7 @@ pub fn levels(reading: &Reading, width: usize) -> Section {
     Section { title: "Memtables and levels".into(), lines }
 }
 
-/// The filled and the empty part of a bar, and what stands beside it.
+/// The filled and the empty part of a bar, and the text beside it.
 type Bar = [Span<'static>; 3];
 
 /// Runs of L0 one by one; other levels against their targets; the last level, which has none,
@@ -324,7 +324,7 @@ struct Column {
     cell: fn(&Keyspace) -> String,
 }
 
-/// The most important first: those that do not fit from the end on are left out.
+/// The most important columns come first. Columns at the end that do not fit are left out.
 const COLUMNS: [Column; 8] = [
     Column { heading: "size", width: 11, cell: |k| size(k.bytes) },
     Column { heading: "waited", width: 9, cell: |k| short(k.waited) },

@@ -1,10 +1,10 @@
-//! The statistics over time: makes readings of pages, and sees when none come.
+//! The statistics over time: makes readings from pages, and detects when no pages arrive.
 //!
-//! A reading compares a page with the one at the begin of its interval. If the store was
-//! reopened in between, its counters start from zero, and a new interval begins.
+//! A reading compares a page with the one at the start of its interval. If the store was reopened
+//! in between, its counters start from zero, and a new interval begins.
 //!
-//! A process that dies leaves its page behind, so a page that does not change proves nothing:
-//! whether the store is open is asked of its LOCK.
+//! A process that dies leaves its page behind, so an old page proves nothing. The LOCK tells
+//! whether the store is open.
 
 use super::page::Page;
 use super::reading::Reading;
@@ -16,25 +16,25 @@ use std::time::{Duration, Instant};
 const INTERVALS: [u64; 6] = [1, 2, 5, 10, 30, 60];
 /// The time between two requests.
 const ASK: Duration = Duration::from_secs(1);
-/// A page is due each second; without a new one for so long something is amiss.
+/// A page is due each second. After this time without a new page the process is silent.
 const SILENT: Duration = Duration::from_millis(3500);
-/// A process that has just got the request may take so long for the first page.
+/// The time that a process may take for its first page after a request.
 const ANSWER: Duration = Duration::from_secs(5);
 /// A page may come a little early.
 const EARLY: f64 = 0.3;
 
-/// Whether the store lives.
+/// Whether the store is open and its pages arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// The first reading is not there yet.
     Waiting(Holder),
-    /// Pages come.
+    /// Pages arrive.
     Live,
-    /// A process has the store open, and writes no page.
+    /// A process has the store open, but writes no pages.
     Unanswered(Holder),
-    /// A process has the store open, and has not written a page for this long.
+    /// A process has the store open, but has not written a page for this long.
     Silent(Holder, Duration),
-    /// Nobody has had the store open for this long.
+    /// No process has had the store open for this long.
     Closed(Duration),
 }
 
@@ -44,9 +44,9 @@ pub struct Watch {
     pub source: Source,
     /// Seconds between two readings.
     pub interval: u64,
-    /// Whether readings come.
+    /// Whether readings are paused.
     pub paused: bool,
-    /// Whether the store lives.
+    /// Whether the store is open and its pages arrive.
     pub state: State,
     base: Option<Page>,
     last: Option<Page>,
@@ -56,7 +56,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins.
+    /// Starts to watch.
     pub fn new(source: Source, interval: u64) -> Self {
         let (now, state) = (Instant::now(), State::Waiting(source.holder()));
         let (base, last, paused) = (None, None, false);
@@ -88,7 +88,8 @@ impl Watch {
             self.judge(now);
             return Ok(None);
         };
-        // What a process left behind that died is as new as a page can be at first sight.
+        // At first, the page of a process that died cannot be told from a new one except by its
+        // age.
         if self.last.is_none() && age(&page) > SILENT.as_secs_f64() {
             self.judge(now);
             return Ok(None);

@@ -20,7 +20,7 @@ impl Run {
         self.out
     }
 
-    /// Asserts the exit code and that stderr says each of these.
+    /// Asserts the exit code, and that stderr contains each of these texts.
     pub fn fails(self, code: i32, says: &[&str]) {
         assert_eq!(self.code, code, "{self:?}");
         for what in says {

@@ -1,5 +1,5 @@
-//! Events as lines of text: for the LOG, and for people. A line begins with the tree that it is
-//! about and the keyspace of that tree, and has numbers with their units. It holds no key.
+//! Events as lines of text: for the LOG, and for people. A line begins with the tree that it
+//! concerns and the keyspace of that tree. Numbers have their units. A line holds no key.
 
 use super::{Behind, Callback, ChainReport, Event};
 use crate::ids::TreeId;

@@ -1,4 +1,5 @@
-//! A key that takes the place of the one before, again and again, as in a merge.
+//! A buffer for the current key of an iteration, such as a merge. Each key overwrites the one
+//! before.
 //!
 //! Its memory is never shorter than the key, so that most keys are copied by a few moves of fixed
 //! length, without a call. Keys longer than 32 bytes are copied as any other bytes.

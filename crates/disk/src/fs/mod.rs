@@ -171,7 +171,7 @@ pub trait Fs: Send + Sync {
 
     /// Calls `changed` whenever a process has written and closed this file, or has renamed another
     /// one to it. The watch ends when the result is dropped. None if the system does not tell of
-    /// changes, or refuses a further watch: then the caller has to look for itself.
+    /// changes, or refuses a further watch: then the caller has to check for changes itself.
     fn watch(&self, _path: &Path, _changed: Changed) -> Option<Watch> {
         None
     }

@@ -1,8 +1,8 @@
 //! Temporary errors: the process or the system has no descriptor or memory left for a moment.
 //!
-//! A call that failed so had no effect, so it is repeated every 5 ms, for half a second. Only then
-//! the store gets the error, and treats it as a failure of the device. This is for calls that open
-//! something: a failed sync is never repeated, whatever its error.
+//! Such a failed call had no effect, so it is repeated every 5 ms, for half a second. Only then
+//! does the store get the error, and treat it as a failure of the device. This is for calls that
+//! open something: a failed sync is never repeated, whatever its error.
 //!
 //! Threads: that of the caller, which blocks meanwhile.
 

@@ -85,7 +85,7 @@ impl Drop for PosixLock {
     fn drop(&mut self) {
         let mut held = HELD.lock();
         // Closing it is not enough: a process that another thread is forking has the descriptor,
-        // too, until it executes its program, and would hold the lock as long.
+        // too, and would hold the lock until it executes its program.
         if let Some(fd) = self.fd.take() {
             let _ = retry_on_intr(|| rustix::fs::flock(&fd, FlockOperation::Unlock));
         }

@@ -84,7 +84,7 @@ fn lengths_at(entries: &[u8], at: usize) -> Option<(usize, usize, usize, usize)>
     any_lengths_at(entries, at)
 }
 
-/// The same, of any lengths.
+/// The same, for lengths of any size.
 #[cold]
 fn any_lengths_at(entries: &[u8], at: usize) -> Option<(usize, usize, usize, usize)> {
     let (shared, at) = varint_at(entries, at)?;

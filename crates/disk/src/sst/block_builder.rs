@@ -15,7 +15,7 @@
 //!
 //! No allocation per entry: the next block reuses the buffers. The memory behind the block is
 //! always initialized and longer than the block, so that the lengths of an entry are written as 16
-//! bytes at once, over which the key and the value are written then.
+//! bytes at once. The key and the value then overwrite the rest of these bytes.
 
 use super::format::BLOCK_TRAILER_LEN;
 use vlsm_core::Trailer;
@@ -24,7 +24,7 @@ use vlsm_core::key::copy_short;
 /// Bytes after the restart offsets.
 pub(super) const BLOCK_TAIL_LEN: usize = 8;
 
-/// About the most bytes from one restart point to the next, which a lookup walks over.
+/// The approximate most bytes from one restart point to the next. A lookup walks over them.
 const RESTART_BYTES: usize = 1024;
 
 /// Bytes that the lengths of an entry are written with: more than the longest take.
@@ -84,7 +84,7 @@ impl BlockBuilder {
         Place { block_len, is_restart, shared, head, head_len }
     }
 
-    /// Appends an entry at its place, which was asked for after the last entry was added.
+    /// Appends an entry at its place, which was computed after the last entry was added.
     #[inline]
     pub(super) fn add(&mut self, place: Place, key: &[u8], trailer: Trailer, value: &[u8]) {
         let suffix = &key[place.shared..];

@@ -9,14 +9,14 @@ use lz4_flex::block::{CompressTable, compress_into, compress_into_with_table};
 /// Blocks of fewer bytes are compressed with the small table.
 const SMALL: usize = u16::MAX as usize;
 
-/// What is kept between blocks.
+/// The tables and buffers that are kept between blocks.
 #[derive(Default)]
 pub(super) struct Compressor {
     /// The table for small blocks.
     table: Option<CompressTable>,
     #[cfg(feature = "zstd")]
     zstd: Option<zstd::bulk::Compressor<'static>>,
-    /// As long as was ever needed.
+    /// It is as long as any block has needed.
     out: Vec<u8>,
 }
 

@@ -64,7 +64,7 @@ impl Hashes {
         self.full.len() * Self::PART + self.open.len()
     }
 
-    /// The hashes, as they came.
+    /// The hashes, in the order in which they came.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         self.full.iter().chain([&self.open]).flatten().copied()
     }
@@ -87,7 +87,7 @@ impl Filter {
         let probes = (bits_per_key * 6 / 10).clamp(1, PROBES_MAX);
         let mut filter = Self { lines: vec![Line::zeroed(); count], probes };
         match probes {
-            // Of 10 bits a key: the loop over the probes is unrolled.
+            // For 10 bits a key. The loop over the probes is unrolled.
             6 => hashes.iter().for_each(|hash| filter.set(hash, 6)),
             _ => hashes.iter().for_each(|hash| filter.set(hash, probes)),
         }

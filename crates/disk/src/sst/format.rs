@@ -8,7 +8,7 @@
 //! 3. the footer's checksum covers the zeros before it and its own fields. The manifest keeps it.
 //!
 //! Invariants: all numbers are little-endian. A length is compared with the bytes at hand before
-//! anything is allocated by it. The place and the algorithm of the footer's checksum, the version
+//! memory is allocated for it. The place and the algorithm of the footer's checksum, the version
 //! and the magic number are the same in all versions, so that a reader can tell a newer file from a
 //! damaged one.
 
@@ -117,7 +117,7 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     at
 }
 
-/// The most raw bytes that a reader takes from so many stored ones.
+/// The most raw bytes that a reader accepts for this number of stored bytes.
 pub(super) fn expansion_max(stored: usize) -> usize {
     stored.saturating_mul(EXPANSION_MAX).max(64 << 10)
 }
@@ -425,8 +425,8 @@ mod tests {
         assert_ne!(sum, checksum(FileUid(1), 4096, b"y"));
     }
 
-    /// XXH3 by its definition, however this processor computes it: values of another
-    /// implementation, for each way in which it treats a length.
+    /// XXH3 as defined, however this processor computes it. The values come from another
+    /// implementation, and cover each way in which the algorithm treats a length.
     #[test]
     fn the_hash_is_xxh3_on_every_processor() {
         let bytes: Vec<u8> =

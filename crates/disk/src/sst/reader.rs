@@ -1,10 +1,10 @@
 //! Reads an SST: point lookups through the block cache. `cursor.rs` iterates over an SST.
 //!
-//! Open: the manifest says how long the tail of the file is, which is all but its blocks. One read
-//! gets it, aligned: index, filter, range tombstones, properties and footer. Without that length
-//! (an older manifest, a lone file) the last two pages are read, which have the footer, and then
-//! the rest of the tail. No byte is read twice. The parts of the tail stay in memory; blocks do
-//! not.
+//! Open: the manifest records the length of the tail of the file, which is all except its blocks.
+//! One aligned read gets the tail: index, filter, range tombstones, properties and footer. Without
+//! that length (an older manifest, a lone file) the last two pages are read, which have the footer,
+//! and then the rest of the tail. No byte is read twice. The parts of the tail stay in memory;
+//! blocks do not.
 //!
 //! Get: 1. the filter; 2. the index; 3. one block, or several if the versions of one key fill it.
 //! The caller hides the entries that range tombstones cover.
@@ -489,7 +489,8 @@ pub(super) fn renumbered(trailer: Trailer, global_seq: Option<Seq>) -> Trailer {
 
 thread_local! {
     /// The pages that this thread reads blocks into. If each block had new ones, holes would stay
-    /// between the blocks of the cache: a fifth of its size. At the end of a thread it may be gone.
+    /// between the blocks of the cache: a fifth of its size. While a thread ends, they may be gone
+    /// already.
     static PAGES: Cell<AlignedBuf> = Cell::default();
 }
 

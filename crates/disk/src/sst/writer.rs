@@ -91,7 +91,7 @@ pub struct SstSummary {
     pub checksum: u64,
     /// The properties that the file records about itself.
     pub properties: Properties,
-    /// The sketch of its keys, if it was asked for. The file does not have it.
+    /// The sketch of its keys, if it was requested. The file does not have it.
     pub sketch: Option<Arc<Sketch>>,
 }
 

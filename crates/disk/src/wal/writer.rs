@@ -230,7 +230,7 @@ pub(super) fn remove_if_there(fs: &dyn Fs, path: &Path) -> std::io::Result<()> {
 }
 
 pub(super) fn fill(file: &dyn File, mut offset: u64, end: u64) -> std::io::Result<()> {
-    // A map that nobody has written to takes no memory.
+    // A memory map that was not written takes no memory.
     let zeros = AlignedBuf::zeroed(FILL_CHUNK.min(end.saturating_sub(offset) as usize));
     while offset < end {
         let len = (end - offset).min(zeros.len() as u64);

@@ -8,8 +8,8 @@
 //! 3. The page is refused if such a claim has no reason, if a claim that does not hold has no
 //!    experiment, or if a reason belongs to no such claim. So a new measurement cannot leave an old
 //!    explanation behind.
-//! 4. Kept figures that are not current, and figures that nobody has measured, are named at the
-//!    end, without verdicts.
+//! 4. Kept figures that are not current, and figures without a measurement, are named at the end,
+//!    without verdicts.
 
 use super::result::{ClaimResult, FigureResult, Verdict};
 use super::text::{between, number};

@@ -1,13 +1,13 @@
-//! The conditions of a measurement. Every phase that a point is taken from must meet all but the
-//! second and the third before the figure is called measured; these two are asked of the phases
+//! The conditions of a measurement. A figure counts as measured if every phase that its points are
+//! taken from meets all conditions except the second and the third. These two apply to the phases
 //! that a claim compares, before it is judged (`doubt.rs`). The worst phase is quoted.
 //!
 //! 1. at least three rounds, and no run failed or was stopped;
 //! 2. at least five minutes, or 100 compaction chains, over all rounds of a phase;
-//!    (A store without levels has no chains, and no levels to be full: neither is asked of it.)
+//!    (A store without levels has no chains, and no levels to be full: neither applies to it.)
 //! 3. every level with a target, except the last, gets nine tenths full within the first and
-//!    within the last fifth of the phase, give or take an SST, which is a quarter of an L1 of four.
-//!    A level that was the last when the phase began need not have been full then;
+//!    within the last fifth of the phase, with a tolerance of one SST, which is a quarter of an L1
+//!    of four. A level that was the last when the phase began need not have been full then;
 //! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
 //!    core here, see docs/performance.md);
 //! 5. the requested limits of device and memory are in force;
@@ -18,10 +18,10 @@
 //!    is repeated ([`again`]). Quiet runs have 2 to 3 ms here, disturbed ones 5 to 40. If the run's
 //!    device is not limited, these reads wait for the run itself and prove nothing.
 //!
-//! Compaction debt that a phase left is no condition: it takes the verdicts from the claims about
-//! that phase (`doubt.rs`), and the figure says so.
+//! Compaction debt that a phase left is no condition. The claims about that phase then have no
+//! verdict (`doubt.rs`), and the figure says so.
 //!
-//! In an overview ([`super::Entry::overview`]) 2, 3 and 8 are reported and decide nothing.
+//! In an overview ([`super::Entry::overview`]) 2, 3 and 8 are reported, but decide nothing.
 
 use super::Setting;
 use super::result::{Condition, Proof};
@@ -127,7 +127,7 @@ pub(super) fn has_levels(store: &str) -> bool {
 struct Evidence {
     /// Its part of [`SECONDS`] or of [`CHAINS`], the larger one.
     length: f64,
-    /// How full the least full of its levels is; `None` if the store does not tell.
+    /// How full the least full of its levels is; `None` if the store does not report it.
     fullness: Option<f64>,
 }
 

@@ -3,14 +3,14 @@
 //! 1. *Too little evidence.* A phase that a claim compares is too short, or its levels are not full
 //!    ([`super::conditions`]). In an overview this decides nothing.
 //! 2. *Small SSTs at a small scale.* Below 1/8 no claim is judged that compares a store whose SSTs
-//!    are smaller than RocksDB's 64 MB at the papers' size: there costs that do not shrink with the
-//!    SST decide. At 1/32 an SST of 8 MB has 256 KB. So the claims about S_M, about good vSSTs and
-//!    about the width of chains by the size of SSTs need 1/8 or more.
+//!    are smaller than RocksDB's 64 MB at the papers' size: there, costs that do not shrink with
+//!    the SST dominate. At 1/32 an SST of 8 MB has 256 KB. So the claims about S_M, about good
+//!    vSSTs and about the width of chains by the size of SSTs need 1/8 or more.
 //! 3. *Debt.* No claim is judged by a phase that left compaction debt
-//!    ([`vlsm_measure::report::debt`]), or by a store with levels that does not tell its debt. A
-//!    measure that contains the work that was left is judged all the same: amplification that is
+//!    ([`vlsm_measure::report::debt`]), or by a store with levels that does not report its debt. A
+//!    measure that contains the work that was left is judged nevertheless: amplification that is
 //!    counted until background work ended, `throughput, debt paid` and `CPU per operation, debt
-//!    paid`; and so is a measure that is a part of the debt, as the runs in L0.
+//!    paid`; and so is a measure that is a part of the debt, such as the runs in L0.
 
 use super::conditions::{has_levels, too_little};
 use super::judge::{Rounds, phase_of, prove};
@@ -69,7 +69,7 @@ impl Figure {
         Some(format!("{store} has SSTs of {bytes} at {scale}; it is judged at {least} and above"))
     }
 
-    /// The first phase of a claim that left debt, or whose store does not tell it.
+    /// The first phase of a claim that left debt, or whose store does not report it.
     fn owes(&self, claim: &Claim, rounds: &dyn Fn(&RunSpec) -> Rounds) -> Option<String> {
         self.compared(claim).find_map(|(run, name, measure)| {
             let reports = rounds(run);

@@ -197,7 +197,7 @@ impl Judge<'_> {
             None => Ok(top),
         });
         let missing = places.as_ref().err().cloned();
-        // The place that decides: of ratios and of bounds from above the largest.
+        // The place that decides: the largest one for ratios and for upper bounds.
         let mut places: Vec<_> = places.into_iter().flatten().map(|(_, rounds)| rounds).collect();
         places.sort_by(|a, b| median(a).unwrap_or(0.0).total_cmp(&median(b).unwrap_or(0.0)));
         let decides = if is_ratio || !at_least { places.last() } else { places.first() };
@@ -243,7 +243,7 @@ fn debts(proofs: &[Proof]) -> Vec<String> {
     unique(proofs.iter().filter(left).filter_map(text))
 }
 
-/// The stores whose driver is compared with a native loop, or should be, and what was found.
+/// The stores whose driver is compared with a native loop, or should be, with the result.
 fn drivers(proofs: &[Proof]) -> Vec<String> {
     let told = proofs.iter().filter(|proof| !proof.driver.is_empty());
     unique(told.map(|proof| format!("{}: {}", proof.store, proof.driver)))
@@ -330,7 +330,7 @@ struct Bound {
 
 fn verdict(found: Summary, asked: &Bound) -> Verdict {
     let Bound { paper, at_least, is_ratio, every_round } = *asked;
-    // How far a value is beyond a bound, and the round that is the least far.
+    // How far a value is beyond a bound, and the round in which it is least far.
     let beyond = |value: f64, bound: f64| if at_least { value - bound } else { bound - value };
     let weakest = if at_least { found.least } else { found.largest };
     // Equal counts as no worse.

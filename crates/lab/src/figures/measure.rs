@@ -1,7 +1,7 @@
-//! A measure is what a figure takes from a run: a number of a phase, or that number over time.
-//! A run that does not report the number gives nothing, never zero.
+//! A measure is a number that a figure takes from a phase of a run, or that number over time. A run
+//! that does not report the number gives nothing, never zero.
 //!
-//! All measures are rows of one table, `MEASURES`. A measure needs no code but its row.
+//! All measures are rows of one table, `MEASURES`. A measure needs no code except its row.
 
 use serde::{Deserialize, Serialize};
 use std::ops::Deref;
@@ -95,12 +95,12 @@ use Unit::{ByteRate, Bytes, Micros as Us, Number, Rate, Share};
 static MEASURES: &[Row] = &[
     any("throughput", Rate, |p| Some(p.throughput))
         .over_time(|p| intervals(p, |point| Some(point.throughput()))),
-    // The time that the background work took which the phase left counts, too.
+    // The time of the background work that the phase left counts, too.
     any("throughput, debt paid", Rate, |p| {
         p.paid.map(|paid| paid.ops as f64 / paid.seconds.max(1e-9))
     })
     .despite_debt(|_| true),
-    // What 99 % of the intervals reach.
+    // The throughput that 99 % of the intervals reach.
     any("tail throughput (99 %)", Rate, |p| p.tail_throughput),
     // The share of the requests that an open loop had not served when it gave up. Percentiles do
     // not include them.
@@ -193,7 +193,7 @@ static MEASURES: &[Row] = &[
         rates(p, |s| Some((s.device?.read, s.counters?.job_read_bytes.0)))
     })
     .despite_debt(|_| true),
-    // By the kernel's counters of the device, which have the traffic of other processes in them.
+    // By the kernel's counters of the device, which include the traffic of other processes.
     any("device traffic by the kernel", ByteRate, |p| {
         let moved = p.block?;
         Some((moved.read + moved.written) as f64 / p.seconds.max(1e-9))
@@ -227,7 +227,7 @@ static MEASURES: &[Row] = &[
     // Nine tenths of the samples lie between these two.
     ours("memory for memtables in use, P5", Share, |p| fill(p, 0.05)),
     ours("memory for memtables in use, P95", Share, |p| fill(p, 0.95)),
-    // What the admission lets in.
+    // The rate that the admission lets in.
     Row {
         ours: true,
         ..sampled("limit of the admission", ByteRate, |p| {
@@ -374,7 +374,7 @@ fn into_l1(phase: &PhaseReport, count: fn(&VsstStats) -> u64) -> Option<f64> {
     (vssts.into > 0).then(|| count(vssts) as f64 / vssts.into as f64)
 }
 
-/// The memory for memtables in use that this share of the samples is below.
+/// The used share of the memory for memtables that this share of the samples is below.
 fn fill(phase: &PhaseReport, share: f64) -> Option<f64> {
     let mut fills: Vec<f64> =
         phase.samples.iter().filter_map(|sample| Some(sample.admitted?.fill)).collect();

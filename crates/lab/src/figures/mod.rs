@@ -1,5 +1,6 @@
 //! Every figure and table with data in the four papers, as plain values: the runs that it needs,
-//! what it takes from them, what the paper's text says, and the claims that can be judged.
+//! the numbers that it takes from them, the statements of the paper's text, and the claims that can
+//! be judged.
 //!
 //! 1. Tables describe the figures (`papers`, one file per paper); an entry builds a [`Figure`] for
 //!    a [`Setting`] (scale, folder).
@@ -10,7 +11,7 @@
 //! 4. The user can add other stores to a figure ([`beside`]).
 //! 5. `judge` decides whether the figure is measured and whether each claim holds; `doubt` knows
 //!    the claims that cannot be judged.
-//! 6. `foresee` names what cannot be met, before the first run.
+//! 6. `foresee` names the conditions that cannot be met, before the first run.
 //! 7. An overview runs all profiles on the same work and is written as tables ([`matrix`]).
 //! 8. [`claims`] writes the page of all verdicts from the figures that were kept.
 //!

@@ -70,7 +70,7 @@ pub(super) static FIGURES: LazyLock<Vec<Entry>> = LazyLock::new(|| {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Table {
-    /// A sentence that many figures share about what differs from the paper. It replaces `{here}`.
+    /// A sentence about differences from the paper, which many figures share. It replaces `{here}`.
     here: String,
     /// The peak rate of workloads with arrivals of their own, where it is not the source's.
     peaks: BTreeMap<String, f64>,
@@ -159,7 +159,7 @@ struct Run {
     unflushed: bool,
 }
 
-/// The values of both, at any depth; those of `more` count.
+/// The values of both, at any depth; those of `more` take precedence.
 fn with(base: &Map, more: &Map) -> Map {
     let mut all = Value::Object(base.clone());
     stores::set(&mut all, more.clone().into());

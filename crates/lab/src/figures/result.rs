@@ -147,8 +147,8 @@ pub struct Condition {
     pub value: String,
     /// Whether that value is good enough.
     pub holds: bool,
-    /// Whether it is asked of each phase: if it does not hold, the claims about that phase are not
-    /// judged, and all else is measured.
+    /// Whether it applies to each phase. If it does not hold, the claims about that phase are not
+    /// judged; everything else is measured.
     #[serde(default)]
     pub of_phases: bool,
 }

@@ -86,10 +86,11 @@ pub struct Args {
     /// compression unless one is named, and the filters of its configuration here
     #[arg(long, conflicts_with_all = ["cache", "buffered_io"])]
     shipped: bool,
-    /// Limit of bytes per second from the device, and the same limit to it, by cgroups (as root)
+    /// Limit on bytes per second read from the device, and on those written to it, by cgroups (as
+    /// root)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     device: Option<ByteCount>,
-    /// Limit of the process's memory, including the page cache, by cgroups (as root)
+    /// Limit on the process's memory, including the page cache, by cgroups (as root)
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: Option<ByteCount>,
     /// Make everything smaller by this factor: full, or a share such as 1/16

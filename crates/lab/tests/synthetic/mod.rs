@@ -1,6 +1,6 @@
 //! Reports as a long run would give them, made up from a seed: bursts of ten minutes, a store that
-//! stalls when L0 waits for a wide chain and one that does not. For tests of what is drawn; no
-//! figure in here was measured.
+//! stalls when L0 waits for a wide chain and one that does not. They are for tests of the drawing;
+//! no figure here was measured.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -270,7 +270,7 @@ pub fn report(shape: &Shape, seed: u64) -> Report {
     }
 }
 
-/// Writes what a test made to where a person can open it, and says where.
+/// Writes a test's output where a person can open it, and prints the path.
 #[expect(clippy::disallowed_methods, reason = "for people, outside of any store")]
 pub fn show(name: &str, text: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);

@@ -185,7 +185,8 @@ mod tests {
         assert!(due.is_sorted());
         let whole = 3 * GAPS as usize;
         assert!((due[whole - 1] as f64 / SECOND - whole as f64 / 1000.0).abs() < 1e-6);
-        // A share of e^-x of exponential gaps is longer than x means, within 5 standard deviations.
+        // A share of e^-x of exponential gaps is longer than x times the mean, within 5 standard
+        // deviations.
         for x in [0.1, 0.5, 1.0, 2.0, 4.0] {
             let longer = (1..GAPS as usize).filter(|i| due[*i] - due[i - 1] > (x * 1e6) as u64);
             let (found, share) = (longer.count() as f64, f64::exp(-x));

@@ -1,4 +1,5 @@
-//! The compaction debt that a phase left: work that its writes made and that others have to pay.
+//! The compaction debt that a phase left: work that its writes caused and that later phases have to
+//! do.
 //!
 //! A store that lets its levels grow beyond their targets postpones the work. Its throughput and
 //! its latencies in such a phase are those of a part of the work.
@@ -8,9 +9,9 @@
 //!    target is unlimited, has no debt.
 //! 2. A level's bound is [`BOUND`], or its size when the phase began if that was larger. L0 grows
 //!    by whole memtables: it may have one more than when the phase began.
-//! 3. What counts is the moment within the last fifth of the phase at which the level that is
-//!    furthest beyond its bound is the least so, because sizes vary: a compaction of L0 brings as
-//!    much to L1 at once as L1 holds. All levels count at the same moment.
+//! 3. Sizes vary: a compaction of L0 brings as much to L1 at once as L1 holds. So the best moment
+//!    within the last fifth of the phase counts, at which the level that is furthest beyond its
+//!    bound exceeds it the least. All levels count at the same moment.
 //! 4. The debt is bounded if no level is beyond its bound at that moment. So a debt that is paid
 //!    within the phase, as in the valley behind a burst, is no debt.
 
@@ -140,7 +141,8 @@ mod tests {
         assert!(!phase(&seconds).debt(0, 0).expect("told").is_bounded(), "it grew again");
         seconds[9] = paid;
         assert!(phase(&seconds).debt(0, 0).expect("told").is_bounded());
-        // Levels that are within their bounds one after another are not so at any moment.
+        // Levels that are within their bounds at different moments are never all within them at
+        // once.
         (seconds[8], seconds[9], seconds[10]) = ([0, 100, 300, 0], wide, wide);
         assert!(!phase(&seconds).debt(0, 0).expect("told").is_bounded());
     }

@@ -183,7 +183,7 @@ fn method(reports: &[Report], names: &[String], out: &mut String) {
     for (name, said) in METHOD {
         let mut all: Vec<String> = reports.iter().map(said).collect();
         let mut span = String::new();
-        // What all reports say is one cell over all columns.
+        // A text that all reports share is one cell over all columns.
         if all.iter().all(|text| *text == all[0]) {
             span = format!(" colspan=\"{}\"", reports.len());
             all.truncate(1);

@@ -154,7 +154,7 @@ pub fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// Names made unique: `again` makes that of the second of the same name from it and 2.
+/// Makes names unique: for the second of the same name, `again` makes a name from it and 2.
 fn numbered(names: &[String], again: fn(&str, usize) -> String) -> Vec<String> {
     let one = |(index, name): (usize, &String)| {
         let before = names[..index].iter().filter(|old| *old == name).count();

@@ -30,7 +30,7 @@
 //! byte of requests costs r = R ÷ B and twice w = W ÷ B · J ÷ M bytes. The mix of reads and writes
 //! is r + w to w. The map of the device gives T, the bytes per second that it moves with this mix.
 //! T_c = T ÷ (r + 2w). Where only writes are limited, B is W. With `device_bandwidth` of the tree
-//! set, T is that of a device which moves so much each way, at the same time, whatever the mix.
+//! set, T is that of a device which moves this much each way, at the same time, whatever the mix.
 //!
 //! Readings:
 //! - *unit*: Eq. 3 counts requests and multiplies them by bytes a request. The gate paces bytes, so
@@ -377,7 +377,7 @@ pub struct Cruise {
     options: CruiseOptions,
     each_way: BytesPerSec,
     /// The moment of the first request that is limited, and the beginning of the window. Both are
-    /// none before. The window is also none in a pause while there is no limit.
+    /// none before that request. The window is also none in a pause while there is no limit.
     origin: Option<Sample>,
     began: Option<Sample>,
     limit: Option<Limit>,

@@ -7,7 +7,7 @@
 //! 2. Without one, nothing is limited until `window` bytes were written. Then the average
 //!    throughput of that time, but at least 1 MB/s, is the limit for as long as the store is open.
 //!    Pauses of the writers do not count.
-//! 3. Below that limit, RocksDB's write controller works as ever (`slowdown_stop.rs`, with its
+//! 3. Below that limit, RocksDB's write controller works as usual (`slowdown_stop.rs`, with its
 //!    default): the paper's static admission is a limit in front of RocksDB.
 //!
 //! Readings. In the paper the average is that of a whole run without a limit, made beforehand: that
@@ -31,7 +31,8 @@ use vlsm_core::{Bytes, BytesPerSec, Micros, Result};
 /// The interval of looks while the average is measured. A longer time without a write is a pause.
 const LOOK: Micros = Micros(50_000);
 
-/// The least limit that is measured: a stall in a short window must not hold the store for ever.
+/// The least limit that is measured: a stall in a short window must not throttle the store for
+/// ever.
 const RATE_MIN: BytesPerSec = BytesPerSec(1 << 20);
 
 /// A constant limit.

@@ -11,8 +11,9 @@
 //! 4. If nothing was written for `time`, there is no limit until the next look.
 //! 5. Where the controller's limit is lower, it holds.
 //!
-//! So a flush that takes longer than filling a memtable does costs each write a little instead of
-//! one of them everything. The writers' mean rate is the same, that of the flushes.
+//! So if a flush takes longer than the filling of a memtable, each write is delayed a little,
+//! instead of one write for the whole rest of the flush. The writers' mean rate is the same, that
+//! of the flushes.
 //!
 //! Difference from the spring: this one counts a memtable until it is freed, not until it is
 //! merged, because the end of a flush takes time, too: it is synced and installed.

@@ -23,8 +23,8 @@ registry! {
     gradual = gradual::Gradual,
 }
 
-/// Whether anybody writes, as far as the counters tell: while nobody does, no limit is needed, and
-/// no worker is woken for one.
+/// Tells from the counters whether there are writers. Without writers no limit is needed, and no
+/// worker is woken for one.
 #[derive(Debug, Default)]
 struct Writing {
     /// The number of writes at the last look.
@@ -34,7 +34,8 @@ struct Writing {
 }
 
 impl Writing {
-    /// Takes a look. Whether there was a write, or a writer that waited, within `time`.
+    /// Looks at the counters. Returns whether there was a write, or a writer that waited, within
+    /// `time`.
     fn look(&mut self, signals: &Signals, time: Micros) -> bool {
         let (counters, now) = (&signals.counters, signals.now);
         if counters.writes > self.writes || counters.waiting_writers > 0 {

@@ -55,7 +55,7 @@ pub struct SlowdownStop {
     rate_max: f64,
     rate: f64,
     state: State,
-    /// The debt and the runs of the tree that counted in the last decision.
+    /// The debt and the runs of the tree that determined the last decision.
     seen: Option<(Bytes, usize)>,
 }
 

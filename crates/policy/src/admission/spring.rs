@@ -2,8 +2,8 @@
 //!
 //! Source: "bLSM: A General Purpose Log Structured Merge Tree" (2012), §4.3, and its published code
 //! (`mergeManager.cpp`: `tick`, "linear backpressure model"; `memTreeComponent.h`: the low
-//! watermark). Memory is a spring between the writers and the merges: it takes bursts up, and it
-//! pushes back the harder the further it is compressed. m is the bytes of memtables that no merge
+//! watermark). Memory is a spring between the writers and the merges: it absorbs bursts, and it
+//! pushes back the harder, the further it is compressed. m is the bytes of memtables that no merge
 //! has taken out yet. |C0| is half of all memtables: the other half is C0′, which a merge reads.
 //! 1. Below the low watermark, `low` · |C0|, there is no limit.
 //! 2. Between the watermarks each byte takes a time in proportion to x ÷ (1 − x), where x goes from
@@ -14,7 +14,7 @@
 //! 4. If nothing was written for `time`, there is no limit until the next look.
 //!
 //! The rate follows the merges without a measurement of them: where merges take out D bytes a
-//! second, the writers' rate comes to rest at D, and x at 1 ÷ (1 + D · `time` ÷ bytes between the
+//! second, the writers' rate settles at D, and x at 1 ÷ (1 + D · `time` ÷ bytes between the
 //! watermarks). A disturbance fades within `time`. A merge that ends shows as a step in the memory
 //! in use, but not in m, which falls all the time as the merge goes on.
 //!

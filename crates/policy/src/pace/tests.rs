@@ -20,7 +20,7 @@ fn urgent_jobs_have_their_floor_and_deeper_ones_what_is_left() {
     assert!(!pace.allows(Class::L0), "the buckets begin empty");
     pace.fill(at(102));
     assert!(pace.allows(Class::L0) && pace.allows(Class::Level(1)));
-    // 2,000 bytes came; 10,000 are moved, so the limit has to wait for 8 ms.
+    // 2,000 bytes were filled in and 10,000 are moved, so the limit has to wait for 8 ms.
     pace.spend(Class::Level(1), Bytes(6_000), Bytes(4_000));
     assert!(!pace.allows(Class::Level(1)));
     assert!(pace.allows(Class::Memtable), "the floor was not touched");
@@ -28,11 +28,11 @@ fn urgent_jobs_have_their_floor_and_deeper_ones_what_is_left() {
     pace.spend(Class::L0, Bytes(0), Bytes(3_000));
     assert!(!pace.allows(Class::L0));
     assert!(pace.next(Class::L0).is_some_and(|time| time > at(105) && time < at(107)));
-    // After a long pause no more than a burst is there.
+    // After a long pause the bucket holds no more than a burst.
     pace.fill(at(10_000));
     pace.spend(Class::Level(1), Bytes(10_001), Bytes(0));
     assert!(!pace.allows(Class::Level(1)));
-    // A peak under the floor makes no debt that outlasts it.
+    // A peak under the floor leaves no debt behind.
     pace.spend(Class::L0, Bytes(1 << 30), Bytes(0));
     assert!(pace.next(Class::Level(1)).is_some_and(|time| time < at(10_030)));
     pace.set(at(10_000), None);
@@ -58,7 +58,7 @@ fn the_floor_is_there_when_the_limit_is_used_up_and_is_no_way_around_it() {
     pace.spend(Class::Level(1), Bytes(0), Bytes(10_000_000));
     assert!(!pace.allows(Class::Level(1)), "a second's worth was moved");
     assert!(pace.allows(Class::L0), "the floor was not used");
-    // Without a floor an urgent job makes all the debt that it moves.
+    // Without a floor all bytes of an urgent job become debt.
     let mut pace = Pace::default();
     pace.set(at(0), Some(Bandwidth { floor: BytesPerSec::ZERO, ..bandwidth }));
     pace.fill(at(1));
@@ -91,7 +91,7 @@ fn a_flush_gets_all_of_the_limit_whatever_others_take() {
     let [l0, flushes] = moved;
     assert!(flushes >= 9_900_000, "{flushes} bytes of ten seconds");
     assert!(l0 <= 4_100_000, "{l0} bytes of the floor's four seconds");
-    // A limit alone, as of the auto-tuned limiter: who is not a flush gets what those leave.
+    // A limit alone, as of the auto-tuned limiter: other jobs get the bandwidth that flushes leave.
     let mut pace = Pace::default();
     pace.set(at(0), Some(Bandwidth { floor: BytesPerSec::ZERO, ..bandwidth }));
     let (mut deep, mut flushes) = (0, 0);

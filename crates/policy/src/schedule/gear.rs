@@ -1,4 +1,4 @@
-//! `gear`: bLSM's gears. A merge into a component keeps behind the merge out of it.
+//! `gear`: bLSM's gears. A merge into a component stays behind the merge out of it.
 //!
 //! Source: "bLSM: A General Purpose Log Structured Merge Tree" (2012), §4.1 and §4.3, and its
 //! published code (`mergeManager.cpp`: `update_progress`, `tick`). If C1 is full before C1′ has
@@ -9,8 +9,8 @@
 //!    from above) ÷ its target. It goes from 0 to 1 while the component fills up. If a running job
 //!    makes the component larger than its target, 1 is the size that it will then have.
 //! 2. `inprogress` of the merges out of its C′: 1 − what is left of C′ ÷ its size when it was
-//!    handed over, and at least the component's target. What running jobs have already merged is
-//!    no longer left.
+//!    handed over, and at least the component's target. Bytes that running jobs have already merged
+//!    do not count as left.
 //! 3. While outprogress > inprogress − `margin`, jobs into the component are paused, and none is
 //!    started, as long as a job out of C′ runs or can start.
 //! 4. Flushes, and jobs that no pause of rule 3 concerns, start as in `fifo`. A paused job holds no

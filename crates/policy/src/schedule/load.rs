@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(meter.sample(&at(9, missed(5_000))), None, "not over yet");
         assert_eq!(meter.sample(&at(10, missed(6_000))), Some(BytesPerSec(500_000)));
         assert_eq!(meter.sample(&at(10, missed(6_000))), None, "the next one has begun");
-        // Nobody asked for ten windows: the mean over all of them.
+        // Nothing was sampled for ten windows: the sample is the mean over all of them.
         assert_eq!(meter.sample(&at(110, missed(16_000))), Some(BytesPerSec(100_000)));
         // Nothing happened, which is a load too.
         assert_eq!(meter.sample(&at(120, missed(16_000))), Some(BytesPerSec::ZERO));

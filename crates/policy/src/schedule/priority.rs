@@ -28,8 +28,8 @@
 //!   waited for those of memory, it would have no priority.
 //!
 //! Liveness. Every write begins after `starvation` at the latest, so every job that runs comes to
-//! its end. What stands ahead in rule 2 lacks only a slot, and slots are held by jobs that end.
-//! Each start sends its tree behind all trees that wait.
+//! its end. A job that stands ahead in rule 2 lacks only a slot, and slots are held by jobs that
+//! end. Each start sends its tree behind all trees that wait.
 //!
 //! Cost: O(trees · candidates · started). State: the queue of trees.
 
@@ -143,7 +143,7 @@ fn next_of(
     granted: &[usize],
     slots: usize,
 ) -> Option<usize> {
-    // Those that only lack a slot.
+    // Candidates that only lack a slot.
     let mut ahead: Vec<&Candidate> = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {
         if candidate.tree != tree || !is_free(index, candidates, granted) {

@@ -125,9 +125,9 @@ const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Pause {
-    /// One that leaves jobs no more than the floor.
+    /// A load that leaves jobs no more than the floor.
     Floor,
-    /// One that is high by DLC's analysis and the limits of its Table 2 (DLC (2021), §3.2.2).
+    /// A load that is high by DLC's analysis and the limits of its Table 2 (DLC (2021), §3.2.2).
     HighLoad,
 }
 

@@ -29,8 +29,8 @@
 //!    trivial move into the lowest one that can be reached through vacant layers. Tables below it
 //!    sink before it;
 //! 8. a guard of more bytes than one job may merge (`trivial_move_overlap` · `sst_max`), or one
-//!    whose tables do not end within a few looks, gives a single table: one of its oldest, below
-//!    which no other lies.
+//!    whose tables are not all found within a few searches, gives a single table: one of its
+//!    oldest, below which no other lies.
 //!
 //! Source of the rules: 2 to 4 are §3.4 ("Compaction"): the tables of a guard are merged, and the
 //! result is partitioned by the guards of the next level and attached to them. 5 and 6 are the two
@@ -63,10 +63,10 @@
 //!   level between j and t. Such jobs exclude each other (`Candidate::collides`). Y was there
 //!   before T, because it would have seen T and gone above;
 //! - *Appending beside a compaction is allowed.* A job into the guarded level of X's inputs sees
-//!   them until X is installed, so it goes above them. What X leaves vacant is filled by later
-//!   jobs, and by sinking;
-//! - *Tombstones.* X drops them if nothing lies below t in its range. What is older than T is in X
-//!   or below t, also while a job takes it further down: its inputs stay in the tree until it is
+//!   them until X is installed, so it goes above them. Later jobs, and sinking, fill the places
+//!   that X leaves vacant;
+//! - *Tombstones.* X drops them if nothing lies below t in its range. Tables older than T are in X
+//!   or below t, also while a job takes them further down: its inputs stay in the tree until it is
 //!   installed.
 //!
 //! Liveness. A job lacks room only if a table T of the next level is in its top layer. T gives or

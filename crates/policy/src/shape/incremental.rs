@@ -16,7 +16,7 @@
 //! are compacted "until it frees space for an SST in L1 for the next SST". Widths of §6.2 agree:
 //! 0.32 GB for five levels and 0.19 GB for three with SSTs of 8 MB, 0.16 GB for five and 0.12 GB
 //! for four with 4 MB, which is f · S_M for each level. So L1 holds its target when a run comes.
-//! Against it speaks the "0.5 GB for 8 MB SSTs" of the same section: four stages of a target and an
+//! The "0.5 GB for 8 MB SSTs" of the same section speaks against it: four stages of a target and an
 //! overflow. §5 gives all systems an overflow of 64 MB, "an upper per-level limit" (§3.3). It stays
 //! for L2 and below, where it is 3 % of the target, or 6 % with SSTs of 4 MB. In L1 it would be one
 //! target more, or two.

@@ -2,8 +2,8 @@
 //!
 //! 1. A guarded level is a group of neighbouring levels of the tree. Each of these *layers* is one
 //!    run; the newest run lies highest.
-//! 2. There is room in a range if the top layer is vacant there. What is appended goes into the
-//!    lowest layer that can be reached from the top through vacant ones.
+//! 2. There is room in a range if the top layer is vacant there. Appended tables go into the lowest
+//!    layer that can be reached from the top through vacant ones.
 //! 3. The last level comes after the guarded ones. It is one run.
 //! 4. If the tree is deeper than that, its deepest level is the last one, and the levels between
 //!    are one more guarded level. So a tree of any shape fits.
@@ -40,7 +40,7 @@ impl Guarded {
         self.bottom + 1 - layer
     }
 
-    /// The layer for what is appended in this range.
+    /// The layer for tables that are appended in this range.
     fn room(&self, version: &Version, range: &KeyRange) -> Option<u8> {
         let vacant = |layer: &u8| version.level(*layer).overlapping(range).next().is_none();
         self.layers().take_while(vacant).last()
@@ -79,7 +79,7 @@ pub struct Layout {
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     pub level: u8,
-    /// The first of the levels whose tables tell its guards.
+    /// The first of the levels whose tables show its guards.
     pub guards_from: u8,
     /// Bits of its guards.
     pub bits: u32,

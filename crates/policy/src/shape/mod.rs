@@ -88,7 +88,7 @@ pub enum CutRule {
         sst: Bytes,
         /// Bits of a key's hash that are zero if it is a guard.
         bits: u32,
-        /// The first of the levels whose tables tell known guards.
+        /// The first of the levels whose tables show known guards.
         from: u8,
     },
 }

@@ -136,8 +136,8 @@ impl<'a> Context<'a> {
         tables.take(OVERLAP_MAX).map(|table| table.bytes).sum()
     }
 
-    /// Up to [`WINDOW`] idle tables of a level, from its compaction pointer on and round. Jobs that
-    /// read tables are few, so few are skipped.
+    /// Up to [`WINDOW`] idle tables of a level, from its compaction pointer on, and then from the
+    /// start. Jobs that read tables are few, so few are skipped.
     pub fn window(&self, level: u8) -> impl Iterator<Item = &'a Arc<Table>> {
         let tables = self.version.level(level);
         let start: &[u8] = self.version.cursor(level).map_or(&[], |key| key);
@@ -208,8 +208,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// The most runs that one job takes. An edit that is about more than twice as many could not be
-/// read back from the manifest (`disk/manifest`).
+/// The most runs that one job takes. An edit of more than twice as many could not be read back from
+/// the manifest (`disk/manifest`).
 pub const RUNS_MAX: usize = 1 << 15;
 
 /// The tables of runs with their places, in the order given.

@@ -27,8 +27,8 @@
 //! - the paper runs compactions in parallel. Two jobs out of one memory would both write most of
 //!   L1, so these jobs run one after the other, beside jobs of deeper levels.
 //!
-//! The order is only an order. A schedule that starts jobs out of memory whenever it can (`fifo`)
-//! holds L1 back while memtables are ready, and L1 grows. `priority` keeps the order.
+//! The list is only a proposed order. A schedule that starts jobs out of memory whenever it can
+//! (`fifo`) holds L1 back while memtables are ready, and L1 grows. `priority` keeps the order.
 //!
 //! Debt is that of `tiered_l0`; there are no limits on L0. The chain is the memtables against L1,
 //! then each level that would exceed target + overflow. L1 is a stage, too, if it would go before a

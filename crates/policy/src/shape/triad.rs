@@ -4,7 +4,7 @@
 //! Source: "TRIAD: Creating Synergies Between Memory, Disk and Log in Log Structured Key-Value
 //! Stores" (2017), TRIAD-DISK and TRIAD-MEM, and its published code, a change of RocksDB 5
 //! (`LevelCompactionPicker::PickCompaction`, `FileMetaData`), for TRIAD-DISK. A merge of runs that
-//! share few keys drops few entries, and rewrites L1 all the same. So it is deferred. Rules:
+//! share few keys drops few entries, but still rewrites L1. So it is deferred. Rules:
 //! 1. each SST that is written into L0 has a HyperLogLog sketch of its keys
 //!    ([`vlsm_core::sketch`]), in the manifest, as long as it is in L0;
 //! 2. the overlap of L0 is 1 − distinct keys of the union of its idle runs ÷ sum of each run's
@@ -32,7 +32,7 @@
 //!   bytes. So memory does not fill with keys that stay for ever;
 //! - only puts without an expiry are hot. Deletes, operands, and entries of large batches or
 //!   outside the WAL are flushed as usual;
-//! - a flush that somebody waits for (`flush`, a compaction of a range, a checkpoint of a store
+//! - a flush for which a caller waits (`flush`, a compaction of a range, a checkpoint of a store
 //!   with writes outside the WAL) leaves nothing in memory;
 //! - what does not fit into the active memtable at that moment, or has something newer over it, is
 //!   flushed as usual. So a memtable that is sealed because memory or the WAL is short keeps

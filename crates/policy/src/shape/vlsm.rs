@@ -30,7 +30,7 @@
 //! Deviations:
 //! - rule 3 is ours. The paper says that poor vSSTs "will not be used during the next compaction",
 //!   and that up to Φ = 32 there were always enough good ones (§4.2.1). With other keys there may
-//!   be none, and L1 must be drained all the same;
+//!   be none, and L1 must be drained nevertheless;
 //! - the 50 vSSTs of rule 2 are not random. They follow the compaction pointer, so that the same
 //!   tree gives the same answer and each vSST has its turn;
 //! - a run moves into L1 unchanged if L1 has nothing in its range and if the run is an SST such as

@@ -1,9 +1,9 @@
 //! Files without data: one tree whose files hold keys and ages alone, under the same edits that the
-//! engine makes. What runs policies in a loop shares it.
+//! engine makes. All tests that run policies in a loop share it.
 //!
-//! An entry counts as many bytes as the test says. What a job writes is merged and cut as the
-//! engine does it, by the shape's rule. The age of each key's newest entry is known, so it can be
-//! seen that no job loses it or hides it behind an older one.
+//! The test determines the bytes of an entry. The output of a job is merged and cut as in the
+//! engine, by the shape's rule. The age of each key's newest entry is known, to check that no job
+//! loses it or hides it behind an older one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -112,8 +112,8 @@ impl Tree {
         }
     }
 
-    /// Installs what a job made, cut as the shape says by the tree as of the job's start. The SSTs
-    /// that it wrote.
+    /// Installs the output of a job, cut by the shape's rule and the tree as of the job's start.
+    /// Returns the SSTs that it wrote.
     pub fn install(
         &mut self,
         shape: &dyn Shape,
@@ -161,7 +161,7 @@ impl Tree {
                 merged.extend_from_slice(entries);
             }
         }
-        // The inputs are sorted runs one after the other, which this sort makes use of.
+        // The inputs are sorted runs one after the other, which makes this sort fast.
         merged.sort_by_key(|&(number, age)| (number, Reverse(age)));
         merged.dedup_by_key(|entry| entry.0);
         merged
@@ -260,7 +260,8 @@ impl Tree {
         if !tiered && runs > options.tree.l0_max {
             return Err(format!("L0 has {runs} runs, at most {}", options.tree.l0_max));
         }
-        // Where L1 may not exceed its target, only a run that is larger does, in an empty L1.
+        // If L1 may not exceed its target, only a run larger than the target exceeds it, in an
+        // empty L1.
         let run = options.tree.memtable_bytes + Bytes(self.entry);
         let drained = match &*options.shape {
             "vlsm" => options.shapes.vlsm.l1_limit == L1Limit::Target,
@@ -273,8 +274,8 @@ impl Tree {
         let Some(overflow) = options.tree.overflow.filter(|_| options.shape != "blsm") else {
             return Ok(());
         };
-        // The jobs of one decision may bring in some SSTs more than was asked for, each cut a key
-        // late. Tiering brings all of L0 into L1, and where there is no L0 all of memory.
+        // The jobs of one decision may bring in some SSTs more than requested, each cut a key late.
+        // Tiering brings all of L0 into L1, and where there is no L0 all of memory.
         let tiered = tiered || options.shape == "sp_lsm";
         let step = options.tree.sst_max * if tiered { 8 } else { 3 };
         let facts = self.facts(Micros::ZERO, options.tree.memtable_bytes);

@@ -1,12 +1,11 @@
-//! The start of every scenario of a profile: a tree that has grown, and the rate that the store can
-//! take for ever.
+//! The start of every scenario of a profile: a grown tree, and the rate that the store sustains.
 //!
-//! 1. L1 and L2 are filled to their targets, L3 with twice as much as L2, so that no scenario has
-//!    to wait until it matters what a level gives to the next;
-//! 2. clients write [`MEMTABLES`] memtables as fast as they can, and everything that follows from
-//!    them is done. The bytes by the whole time is what the store sustains: a rate that is let in
-//!    while debt grows is not. The sizes of levels stay as they are meanwhile (`follow_memtables`):
-//!    what larger levels take in is not sustained.
+//! 1. L1 and L2 are filled to their targets, L3 with twice as much as L2, so that the flow between
+//!    levels matters in every scenario from the start;
+//! 2. clients write [`MEMTABLES`] memtables as fast as they can, and all work that follows from
+//!    them is done. The sustained rate is these bytes ÷ the whole time; a rate that is let in while
+//!    debt grows is not sustained. The sizes of levels stay constant meanwhile
+//!    (`follow_memtables`), because bytes that larger levels take in are not sustained.
 
 use super::{CLIENTS, ENTRY, Load, Plant};
 use crate::files::{Random, Tree};
@@ -16,14 +15,14 @@ use vlsm_core::event::JobKind;
 use vlsm_core::{Bytes, Micros, TreeId};
 use vlsm_policy::{Candidate, Class, Inputs, Policies, PolicyOptions, Shape, profile};
 
-/// Memtables that are written to find out what a store sustains.
+/// Memtables that are written to find the sustained rate.
 const MEMTABLES: u64 = 32;
-/// Debt that is no bearable load's, whatever a flood brings, in memtables. The shape `vlsm` comes
-/// to 156, because what is in its L0 is still to be merged into each level.
+/// The largest debt of a bearable load, in memtables, whatever a flood brings. The shape `vlsm`
+/// reaches 156, because the contents of its L0 have still to be merged into each level.
 const DEBT_MAX: u64 = 200;
-/// The longest time that anything may take, in seconds.
+/// The longest time of any step, in seconds.
 const LONG: f64 = 10_000.0;
-/// Bytes of a level at most, whatever its target is.
+/// The most bytes of a level, whatever its target is.
 const FILLED_MAX: u64 = 4 << 30;
 
 /// A profile with a grown tree.
@@ -32,10 +31,10 @@ pub struct Base {
     tree: Tree,
     /// Bytes per second that it sustains.
     pub sustained: f64,
-    /// The debt that compaction may have under a load that is bearable, in bytes: the most that it
-    /// had in the flood by which that rate was found, at most [`DEBT_MAX`] memtables.
+    /// The debt that compaction may have under a bearable load, in bytes: its maximum in the flood
+    /// by which the rate was found, at most [`DEBT_MAX`] memtables.
     pub debt: f64,
-    /// Seconds in which it takes [`MEMTABLES`] memtables at that rate: what scenarios count in.
+    /// Seconds in which it takes [`MEMTABLES`] memtables at that rate: the unit of scenarios.
     pub unit: f64,
 }
 
@@ -84,16 +83,16 @@ impl Base {
             (tree, *share)
         };
         let trees = shares.iter().enumerate().map(tree).collect();
-        // Other keys than those that the tree has grown by.
+        // Other keys than those in the grown tree.
         Plant::new(&self.options, policies, trees, 0xd1b5_4a32_d192_ed03)
     }
 }
 
-/// A tree with as much in its levels as they are meant to hold.
+/// A tree whose levels are filled to their targets.
 fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
     let sealed_at = options.tree.memtable_bytes;
     let mut random = Random::new(0x2545_f491_4f6c_dd1d);
-    // What levels are meant to hold the shape says of a tree that has them.
+    // The shape reports the targets of levels only for a tree that has these levels.
     let mut probe = Tree::new(TreeId::default(), ENTRY);
     bring(&mut probe, shape, (3, 1), sealed_at, &mut random);
     let facts = probe.facts(Micros::ZERO, sealed_at);
@@ -104,7 +103,7 @@ fn filled(options: &PolicyOptions, shape: &dyn Shape) -> Tree {
     };
     let l1 = target(1, options.tree.l1_bytes);
     let l2 = target(2, Bytes(l1 * options.tree.growth));
-    // Where L2 is meant to be empty, L3 comes after L1.
+    // If the target of L2 is zero, L3 comes after L1.
     let l3 = target(3, Bytes(FILLED_MAX)).min((l2 * 2).max(l1 * options.tree.growth));
     let mut tree = Tree::new(TreeId::default(), ENTRY);
     for (level, bytes) in [(3, l3), (2, l2), (1, l1)] {

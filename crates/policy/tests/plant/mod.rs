@@ -1,22 +1,20 @@
 //! A whole store as its policies see it, in virtual time: clients, memtables, a device, jobs.
 //!
 //! Each step of [`STEP`]:
-//! 1. clients offer bytes, whatever becomes of them (an open loop). The admission's rate lets them
-//!    in, full memtables hold them back, the rest waits in line;
-//! 2. the device moves what it can: first what clients write to the WAL and read past the cache,
-//!    then what jobs read and write. The most urgent jobs have it in equal parts, as many as there
-//!    are workers and one flush more, within the bandwidth that the schedule grants ([`Pace`]).
-//!    Where the schedule orders calls, the others have what jobs that go first leave, but half at
-//!    least: these read for half of their time, and only writes wait for writes;
+//! 1. clients offer bytes, independently of the store (an open loop). The admission's rate lets
+//!    them in, full memtables hold them back, and the rest waits in a queue;
+//! 2. the device moves bytes: first those that clients write to the WAL and read past the cache,
+//!    then those of jobs. The most urgent jobs share it equally, as many as there are workers and
+//!    one flush more, within the bandwidth that the schedule grants ([`Pace`]). If the schedule
+//!    orders calls, the other jobs get the bandwidth that jobs which go first leave, but at least
+//!    half: these read for half of their time, and only writes wait for writes;
 //! 3. a job that has moved everything is installed a step later. In between it cannot be cancelled;
-//! 4. where a tree has changed, or a policy asked for this moment, the policies are asked, in
-//!    rounds as the engine's tick does it: shapes about changed trees only, the schedule until it
-//!    starts and cancels nothing more, then the admission. An answer that the engine would refuse
-//!    is a fault.
+//! 4. if a tree has changed, or a policy requested this moment, the policies decide, in rounds as
+//!    in the engine's tick: shapes about changed trees only, the schedule until it starts and
+//!    cancels nothing more, then the admission. A decision that the engine would refuse is a fault.
 //!
 //! Sizes and times are those of the profiles. An entry stands for [`ENTRY`] bytes, so the papers'
-//! sizes cost no more than small ones would, and what depends on the ratio of a size to a window of
-//! time needs no scaling.
+//! sizes cost no more than small ones, and ratios of sizes to windows of time need no scaling.
 
 mod base;
 mod watch;
@@ -36,11 +34,11 @@ use watch::Watch;
 
 /// The step of virtual time.
 pub const STEP: Micros = Micros(5_000);
-/// Bytes that an entry stands for. The least vSST of any profile has four entries.
+/// Bytes of one entry. The least vSST of any profile has four entries.
 pub const ENTRY: u64 = 128 << 10;
-/// Bytes per second that the device moves, as it was measured beforehand.
+/// The throughput of the device, in bytes per second, as measured beforehand.
 pub const DEVICE: f64 = 400.0 * 1024.0 * 1024.0;
-/// Clients together write no faster than this.
+/// The highest rate of all clients together.
 pub const CLIENTS: f64 = DEVICE / 4.0;
 /// Worker threads; flushes have one more.
 pub const WORKERS: usize = 4;
@@ -66,7 +64,7 @@ impl Load {
 /// The clients of one tree.
 #[derive(Debug, Default)]
 struct Clients {
-    /// Their share of what is offered.
+    /// Their share of the offered load.
     share: f64,
     /// Bytes offered and not yet written, oldest first, with the time at which they were offered.
     line: VecDeque<(Micros, u64)>,
@@ -97,7 +95,7 @@ impl Clients {
     }
 }
 
-/// A job under way.
+/// A running job.
 #[derive(Debug)]
 struct Job {
     id: JobId,
@@ -160,13 +158,13 @@ pub struct Plant {
     pub options: PolicyOptions,
     pub now: Micros,
     shape: Arc<dyn Shape>,
-    /// Out while it decides.
+    /// None while a decision is made.
     deciders: Option<Deciders>,
     load: Load,
     device: Arc<DeviceMap>,
     clients: Vec<Clients>,
     trees: Vec<Tree>,
-    /// Trees that changed since their shape was last asked.
+    /// Trees that changed since the last call of their shape.
     marked: Vec<bool>,
     known: Vec<Known>,
     jobs: Vec<Job>,
@@ -175,7 +173,8 @@ pub struct Plant {
     admit: Admit,
     again: Option<Micros>,
     pace: Pace,
-    /// Time as jobs have the device: where they have a quarter of it, a quarter as fast.
+    /// Time as jobs get the device: it passes at a quarter of the speed if they get a quarter of
+    /// the device.
     effort: Micros,
     counters: Counters,
     random: Random,
@@ -183,7 +182,7 @@ pub struct Plant {
 }
 
 impl Plant {
-    /// A store of these trees, each with its share of the load. Keys go by the seed.
+    /// A store of these trees, each with its share of the load. The seed determines the keys.
     fn new(
         options: &PolicyOptions,
         policies: Policies,
@@ -240,7 +239,7 @@ impl Plant {
         self.trees[0].version.level(1).bytes().0
     }
 
-    /// Makes all clients that still wait go away.
+    /// Drops all bytes that clients still offer.
     pub fn send_away(&mut self) {
         for clients in &mut self.clients {
             (clients.waiting, clients.line) = (0, VecDeque::new());
@@ -252,9 +251,9 @@ impl Plant {
         let missed = self.reads_let_in();
         let foreground = self.let_in(missed) + missed;
         self.counters.cache_miss_bytes += Bytes(missed);
-        // Gets ask for as many bytes as the cache misses, so operations tell the same load.
+        // Gets read as many bytes as the cache misses, so counts of operations give the same load.
         self.counters.gets = self.counters.cache_miss_bytes.0 / self.operation();
-        // However much clients want, jobs have a part of the device's queue.
+        // Whatever the load of clients is, jobs have a part of the device's queue.
         let device = per_step(self.load.device);
         let left = device.saturating_sub(foreground).max(device / 20);
         self.effort += Micros(share(STEP.0, left, per_step(DEVICE)));
@@ -267,8 +266,8 @@ impl Plant {
         self.observe(foreground, moved);
     }
 
-    /// Bytes of reads that are let in. Where the admission limits them, too, reads and writes that
-    /// wait have equal chances, and a read that is not let in is not made.
+    /// Bytes of reads that are let in. If the admission limits them, too, waiting reads and writes
+    /// have equal chances, and a read that is not let in is not made.
     fn reads_let_in(&self) -> u64 {
         let missed = per_step(self.load.misses);
         let (Some(rate), Some(_)) = (self.admit.writes, self.admit.reads) else { return missed };
@@ -276,7 +275,7 @@ impl Plant {
         missed.min(share(per_step(rate.as_f64()), missed, missed + waiting))
     }
 
-    /// Lets clients offer bytes, and write those that are let in beside these bytes of reads.
+    /// Lets clients offer bytes, and write those that are let in besides these bytes of reads.
     /// Returns the bytes written.
     fn let_in(&mut self, reads: u64) -> u64 {
         let mut allowed = per_step(CLIENTS.min(self.load.device));
@@ -305,8 +304,8 @@ impl Plant {
         sum
     }
 
-    /// Bytes of a pair, so few that windows counted in operations, which sources give for small
-    /// pairs, are a memtable or two long: 2^18 to a memtable.
+    /// Bytes of a pair, 2^18 pairs to a memtable. Pairs are so small that windows counted in
+    /// operations, which sources give for small pairs, are one or two memtables long.
     fn operation(&self) -> u64 {
         (self.options.tree.memtable_bytes.0 >> 18).max(1)
     }
@@ -323,7 +322,7 @@ impl Plant {
         sealed && tree.active_bytes() >= self.sealed_at()
     }
 
-    /// Writes into a tree's memtables, as far as they have room. Bytes written.
+    /// Writes into a tree's memtables, as far as they have room. Returns the bytes written.
     fn write(&mut self, index: usize, want: u64) -> u64 {
         let sealed_at = self.sealed_at();
         let (tree, clients) = (&mut self.trees[index], &mut self.clients[index]);
@@ -408,7 +407,7 @@ impl Plant {
         read + written
     }
 
-    /// Installs what is installing, and settles what has moved everything.
+    /// Installs jobs that are installing, and marks jobs that have moved everything.
     fn install(&mut self) {
         if self.jobs.iter().any(|job| job.installing) {
             let jobs = std::mem::take(&mut self.jobs).into_iter();
@@ -427,7 +426,7 @@ impl Plant {
         }
     }
 
-    /// Asks the policies and acts on their answers.
+    /// Calls the policies and acts on their decisions.
     fn tick(&mut self) {
         self.watch.ticked_at = self.now;
         let (shape, deciders) = (self.shape.clone(), self.deciders.take());

@@ -1,28 +1,28 @@
-//! The invariants of a run, whatever the policies and the load are, each with its bound and its
-//! reason.
+//! The invariants of a run under any policies and load, each with its bound and its reason.
 //!
-//! Times marked "of effort" are by a clock that stands while clients have the whole device and goes
-//! at a quarter of its speed where jobs have a quarter of it: a slow device is no policy's fault.
+//! Times marked "of effort" are by a clock that stops while clients use the whole device, and runs
+//! at a quarter of its speed while jobs have a quarter of the device: a slow device is no fault of
+//! a policy.
 //!
 //! - `FlushHeldBack`: a flush starts at once, is never paused, and has at least a hundredth of the
 //!   device, because writers wait for flushes alone;
-//! - `Idle`: nothing moves for [`IDLE_MAX`] while jobs could run and no limit is used up. The time
-//!   is lost for good;
-//! - `Starved`: a class of a tree has work and moves no byte for its [`patience`], of effort. What
-//!   is above it fills up;
+//! - `Idle`: no byte moves for [`IDLE_MAX`] while jobs could run and no limit is used up. This time
+//!   is lost;
+//! - `Starved`: a class of a tree has work and moves no byte for its [`patience`], of effort. The
+//!   levels above it fill up;
 //! - `PausedForEver`: a job is paused for [`PAUSED_MAX`]. A pause is for a high load;
-//! - `Stalled`: writers wait and nothing is let in for [`STALL_SLACK`] times as long as it takes to
-//!   move what was owed when the stall began, of effort;
-//! - `Wasted`: a third of what is moved is cancelled. Cancelling must cost less than it saves, and
-//!   a job that is cancelled and started without end wastes all;
+//! - `Stalled`: writers wait and nothing is let in for [`STALL_SLACK`] times the time that it takes
+//!   to move the bytes owed when the stall began, of effort;
+//! - `Wasted`: a third of the moved bytes is cancelled. A cancellation must cost less than it
+//!   saves, and a job that is cancelled and started without end wastes everything;
 //! - `NotDrained`: after the load a job, a candidate, or a level with more than an SST beyond its
-//!   target is left. Shapes move whole SSTs; debt that nobody pays is not postponed but lost;
-//! - `Woken`: policies are asked although the store has been idle for [`QUIET`];
+//!   target is left. Shapes move whole SSTs; debt that is never paid is a fault, not a delay;
+//! - `Woken`: policies are called although the store has been idle for [`QUIET`];
 //! - `Unsettled`: [`unsettled`].
 //!
 //! A schedule may hold back compactions while clients have more than [`HIGH`] of the device, and
 //! for [`GRACE`] after that: SILK and DLC are made for it. `Idle`, `Starved` (except of flushes)
-//! and `PausedForEver` are not looked for then. Clients that only write never have so much.
+//! and `PausedForEver` are not checked then. Clients that only write never use that share.
 
 use super::{DEVICE, Job, Load, Plant, STEP, WORKERS, per_step, place};
 use std::collections::BTreeMap;
@@ -30,10 +30,10 @@ use vlsm_core::event::JobKind;
 use vlsm_core::{BytesPerSec, Micros, TreeId};
 use vlsm_policy::{Candidate, Class, Grants, Known};
 
-/// The load is high where clients have this share of the device.
+/// The share of the device from which on the load of clients is high.
 const HIGH: f64 = 0.3;
 /// The time after the end of a high load in which a schedule may still treat it as high: DLC's
-/// three intervals of a second, with the one under way.
+/// three intervals of a second, and the current one.
 const GRACE: Micros = Micros(5_000_000);
 /// The longest idleness.
 const IDLE_MAX: Micros = Micros(200_000);
@@ -44,9 +44,9 @@ const FLUSH_SLACK: u64 = 100;
 /// The longest time of a stall, as a multiple of the time that moving the owed bytes takes. All
 /// workers may be busy with other jobs, and the bytes that they move may add to it.
 const STALL_SLACK: f64 = 8.0;
-/// The longest time ahead for which a policy may ask to be asked again.
+/// The longest time until the next decision that a policy may request.
 const AGAIN_MAX: Micros = Micros(60_000_000);
-/// The idle time after which policies must not be asked any more.
+/// The idle time after which policies must not be called any more.
 const QUIET: Micros = Micros(5_000_000);
 
 /// The longest time of effort in which a class has work and moves no byte. Deeper classes wait for
@@ -69,7 +69,7 @@ pub enum Fault {
     Unsound,
     /// An answer that the engine refuses.
     BadGrant,
-    /// A policy asks to be asked at a time that has passed or is far.
+    /// A policy requests a decision at a time that has passed or is too far ahead.
     BadTime,
     /// More runs in L0 than flushes may leave there.
     TooManyRuns,
@@ -78,13 +78,13 @@ pub enum Fault {
     Starved,
     PausedForEver,
     Stalled,
-    /// A write waited longer than the scenario says.
+    /// A write waited longer than the scenario allows.
     Waited,
     /// No compaction was held back under a high load.
     LetGo,
-    /// Compaction owed more than the scenario says.
+    /// Compaction owed more than the scenario allows.
     DebtGrew,
-    /// Less was let in than the scenario says.
+    /// Less was let in than the scenario allows.
     TooSlow,
     Wasted,
     NotDrained,
@@ -107,9 +107,9 @@ pub struct Sample {
 /// Counts of what a schedule held back although a slot was free, and of resumed jobs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HeldBack {
-    /// Answers that paused a job.
+    /// Decisions that paused a job.
     pub paused: u64,
-    /// Answers that left something out of L0 waiting, or something deeper, beside a free slot.
+    /// Decisions that left a job out of L0, or a deeper job, waiting although a slot was free.
     pub l0: u64,
     pub deeper: u64,
     /// The number of times that a paused job was resumed.
@@ -133,19 +133,20 @@ impl HeldBack {
 pub struct Watch {
     pub faults: Faults,
     pub samples: Vec<Sample>,
-    /// Bytes that jobs moved, and those of them that were for nothing.
+    /// Bytes that jobs moved, and those of them that were wasted.
     pub moved: u64,
     pub wasted: u64,
-    /// The time at which the policies were asked last.
+    /// The time of the last decision.
     pub ticked_at: Micros,
-    /// The longest that a write stood in line.
+    /// The longest wait of a write in the queue.
     wait_max: Micros,
     /// The time until which the load counts as high.
     high_until: Micros,
     idle_since: Option<Micros>,
-    /// By tree, the moment of effort at which its clients have waited too long with nothing let in.
+    /// By tree, the moment of effort at which its clients will have waited too long with nothing
+    /// let in.
     stalls: Vec<Option<Micros>>,
-    /// Classes that have work and move no byte, with the moment of effort since which that is so.
+    /// Classes that have work and move no byte, with the moment of effort at which this began.
     unserved: BTreeMap<(TreeId, Class), Micros>,
     /// Counts of what the schedule held back; see [`HeldBack`].
     pub held_back: HeldBack,
@@ -297,8 +298,8 @@ impl Plant {
         }
     }
 
-    /// Bytes to be moved before a tree has no more to wait for: the chain behind its L0, what
-    /// compaction owes, and what jobs have still to do.
+    /// Bytes to be moved before a tree's clients need not wait any more: the chain behind its L0,
+    /// the debt of compaction, and the rest of running jobs.
     fn owed(&self, index: usize) -> f64 {
         let tree = &self.trees[index];
         let facts = tree.facts(self.now, self.sealed_at());
@@ -306,7 +307,7 @@ impl Plant {
         let merged: u64 = chain.stages.iter().map(|stage| stage.1.0).sum();
         let debt: u64 = self.known.iter().map(|known| known.pressure.debt.0).sum();
         let left: u64 = self.jobs.iter().map(Job::left).sum();
-        // What is merged is read and written.
+        // Merged bytes are read and written.
         2.0 * (merged as f64 + debt as f64) + left as f64
     }
 
@@ -398,7 +399,7 @@ impl Plant {
         }
     }
 
-    /// No write may have waited longer than this up to now.
+    /// Checks that no write has waited longer than this so far.
     pub fn check_waits(&mut self, seconds: f64) {
         let waited = self.watch.wait_max.as_secs_f64();
         if waited > seconds {
@@ -473,8 +474,8 @@ impl Plant {
 /// Rates must lie within a factor of four: a correction by half the error, as CruiseDB's, never
 /// needs more once it has settled. The memtables' fill must be from 30 to 70 % in the mean,
 /// CruiseDB's aim being 50 %, and they may be full in a tenth of the seconds at most. A merge takes
-/// all that are ready, so the fill rises and falls between. Where there are fewer than six
-/// memtables, each is too large a part of the whole for that.
+/// all memtables that are ready, so the fill rises and falls in between. With fewer than six
+/// memtables, each is too large a part of the whole for this check.
 pub fn unsettled(samples: &[Sample], memtable_count: usize) -> Option<String> {
     let last = &samples[samples.len() * 2 / 3..];
     let rates = last.iter().map(|sample| sample.rate.map_or(f64::INFINITY, |rate| rate.as_f64()));

@@ -1,8 +1,8 @@
 //! An open file of the simulated machine, and the map of its beginning.
 //!
 //! Stores into a map are calls here, so that tasks switch and power fails before and after them,
-//! and in the middle of some. A fault of a store is what the system tells by a signal: something
-//! else cut the file, or the device failed.
+//! and in the middle of some. A fault of a store is an error that the system reports by a signal:
+//! something else cut the file, or the device failed.
 
 use super::{Call, Device, Kind};
 use std::io;

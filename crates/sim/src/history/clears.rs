@@ -3,7 +3,7 @@
 //! A clear is a batch of its client that removes all keys of a keyspace, the markers too, and has
 //! no marker of its own. So the markers of a view may fit several cuts. All that the bounds allow
 //! are tried, and one must explain every key. Only one client may write to a keyspace that is
-//! cleared: the history does not know what of other clients came before a clear.
+//! cleared: the history does not know which writes of other clients came before a clear.
 
 use super::{Cut, History, Issued, shown_in};
 use crate::oracle::{Contents, Op, Write};
@@ -55,7 +55,7 @@ impl History {
             cuts = cuts.iter().flat_map(longer).collect();
         }
         let mut why = String::new();
-        // The last ones first: what survives more is not asked for less.
+        // The largest cuts come first, so that the found cut is not smaller than necessary.
         for cut in cuts.into_iter().rev() {
             match self.check_cut(view, 0..self.spaces, &cut, must, may) {
                 Ok(()) => return Ok(cut),
@@ -95,7 +95,7 @@ mod tests {
         history.lose(Loss::Power);
         assert!(history.clone().reopened(&before).is_err(), "a clear is durable");
         assert_eq!(history.reopened(&after), Ok(vec![2, 0]));
-        // What follows a clear shows that it was there.
+        // Writes after a clear show that the clear took effect.
         writes.extend(history.issue(0, vec![Write::put(2, "c", "1")]));
         let later = contents(&writes);
         assert_eq!(history.check(&later, &none, &vec![3, 0]), Ok(vec![3, 0]));

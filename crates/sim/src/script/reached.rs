@@ -1,5 +1,5 @@
-//! The script command `reached`: the state that a script was written for, so that a script whose
-//! options are drawn differently one day cannot go on without it.
+//! The script command `reached`: it checks the state for which a script was written. So a script
+//! fails if other drawn options keep the store from that state.
 
 use super::parse::number;
 use super::{Command, Outcomes, Player, Trouble};
@@ -49,9 +49,9 @@ pub(super) fn command(what: &str, least: &str) -> Result<Command, String> {
 }
 
 impl Player {
-    /// Checks that the store has reached at least so much.
+    /// Checks that the store has reached at least this number.
     ///
-    /// A store whose calls fail may have refused what leads there.
+    /// A store whose calls fail may have refused the operations that lead there.
     pub(super) fn reached(
         &self,
         env: &SimEnv,

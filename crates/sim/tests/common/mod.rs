@@ -91,14 +91,14 @@ pub fn none(failures: &[String]) {
     assert!(failures.is_empty(), "{} failures:\n\n{}", failures.len(), failures.join("\n\n"));
 }
 
-/// Says which combinations of mechanisms no store can have, and why.
+/// Prints the combinations of mechanisms that every store refuses, with the reasons.
 pub fn say_refused() {
     for (mechanisms, why) in Mechanisms::refused() {
         println!("left out: {mechanisms}: {why}");
     }
 }
 
-/// Prints what happened how often, in one line that `cargo xtask long` adds up.
+/// Prints how often each event occurred, in one line that `cargo xtask long` adds up.
 pub fn counts<Name: std::fmt::Display>(counts: impl IntoIterator<Item = (Name, u64)>) {
     let counts = counts.into_iter().map(|(name, count)| format!("{name}={count}"));
     println!("counts: {}", counts.collect::<Vec<_>>().join(", "));
@@ -125,7 +125,7 @@ pub fn of_stories(tally: &Tally) -> Vec<(String, u64)> {
     plain.chain(faults).chain(admin).collect()
 }
 
-/// Fails when something that should have happened never did.
+/// Fails if an expected event never occurred.
 pub fn all_fired(fired: &[(&str, u64)]) {
     for (what, count) in fired {
         assert!(*count > 0, "{what}: not once");
@@ -194,7 +194,7 @@ pub fn hot_keys_hide_nothing(seed: u64) -> Result<(), String> {
     }
 }
 
-/// Removes most of what it is asked for.
+/// Removes most of the values that it is called for.
 struct Removing;
 
 impl CompactionFilter for Removing {
@@ -285,9 +285,9 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-/// Checks that the manifest refuses a change that it could not read back, that strangers in the
-/// folder give no numbers, and that a log damaged in two ways and a store with a damaged SST are
-/// salvaged.
+/// Checks that the manifest refuses a change that it could not read back, that foreign files in the
+/// folder do not affect numbers, and that a log damaged in two ways and a store with a damaged SST
+/// are salvaged.
 pub fn salvages() -> Result<(), String> {
     closure::what_is_appended_is_read()?;
     closure::strangers_give_no_numbers()?;
@@ -302,7 +302,7 @@ pub fn salvages() -> Result<(), String> {
 }
 
 /// Batches over two regions of one keyspace, and a reader without a snapshot: it must see each
-/// batch whole, though memtables are switched all the time.
+/// batch whole, although memtables are switched all the time.
 pub fn regions_show_one_moment(seed: u64) -> Result<(), String> {
     let outcome = SimEnv::run(&SimConfig::new(seed), &Disk::new(), |env| {
         let mut options = tiny_options("vlsm", &mut Rng::new(5));
@@ -311,7 +311,7 @@ pub fn regions_show_one_moment(seed: u64) -> Result<(), String> {
         let writer = world.clone();
         let task = env.task("writer", move || {
             (0..40_u64).try_for_each(|n| {
-                // The memtable of the one region is full soon, that of the other never.
+                // The memtable of one region fills up soon, that of the other never.
                 let long = format!("{n}:{}", "v".repeat(1500));
                 let writes = [Write::put(1, "a", long), Write::put(1, "z", format!("{n}:"))];
                 writer.write(&writes, Promise::Process)
@@ -337,8 +337,8 @@ pub fn regions_show_one_moment(seed: u64) -> Result<(), String> {
     outcome.expect("ends").map_err(|why| format!("seed {seed}: {why}"))
 }
 
-/// Keyspaces are made while copies are, on a disk where the log is always behind: no copy has a
-/// batch over an old keyspace and a new one in part.
+/// Keyspaces are created while copies are made, on a disk where the log is always behind. No copy
+/// may have only a part of a batch over an old and a new keyspace.
 pub fn copies_tear_no_batch(seed: u64) -> Result<(), String> {
     let mut config = SimConfig::new(seed);
     let behind =
@@ -398,7 +398,7 @@ pub fn refused_ingests_stay_away(seed: u64) -> Result<(), String> {
     let options = tiny_options("vlsm", &mut Rng::new(5));
     let opened = options.clone();
     let mut config = SimConfig::new(seed);
-    // Of the first manifest, some time after the opening.
+    // These are writes of the first manifest, some time after the open.
     let (nth, times) = (5 + seed % 6, u64::MAX);
     let full = Fault { kind: Kind::NoSpace, name: Some("write"), suffix: "-000001", nth, times };
     config.device.faults.push(full);

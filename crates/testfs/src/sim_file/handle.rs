@@ -1,9 +1,9 @@
 //! An open file of the simulated disk, and the map of its beginning.
 //!
-//! A map has the freedoms that a kernel has. What was stored is in the file at once, as programs
-//! see it, and survives the end of the process. What the device has of it is up to chance until
-//! the next sync: each sector in any of its states, and the states between two words of one store,
-//! because a page may be written to the device in the middle of a copy.
+//! A map has the freedoms that a kernel has. Stored bytes are in the file at once, as programs see
+//! it, and survive the end of the process. The content of the device is random until the next sync:
+//! each sector in any of its states, and the states between two words of one store, because a page
+//! may be written to the device in the middle of a copy.
 //!
 //! A store counts as a mutating call, so that the machine may stop there. A sync of a range covers
 //! exactly the range, although a kernel writes whole pages.

@@ -1,6 +1,6 @@
 //! The options of a keyspace, and their text in the manifest. Some are fixed when the keyspace is
-//! made, because what it holds would have another meaning; the others can change at any time, and
-//! hold for what is written from then on.
+//! created, because changing them would change the meaning of its data. The others can change at
+//! any time, and apply to later writes.
 
 use crate::options::{Compression, Options};
 use crate::rules::Own;
@@ -10,11 +10,10 @@ use std::time::Duration;
 use vlsm_core::{ByteCount, Error, OptionDifference, Result};
 use vlsm_disk::manifest;
 
-/// Options of a keyspace. Its regions and its merge operator are fixed for its life; the others can
-/// be changed by [`Keyspace::set_options`](crate::Keyspace::set_options).
+/// Options of a keyspace. The regions and the merge operator are fixed when it is created.
+/// [`Keyspace::set_options`](crate::Keyspace::set_options) changes the others.
 ///
-/// An option of SSTs or memtables that is not set is that of the store
-/// ([`Options`]).
+/// Options of SSTs and memtables that are not set are those of the store ([`Options`]).
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -36,28 +35,28 @@ use vlsm_disk::manifest;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KeyspaceOptions {
-    /// The keys at which the second and each further region begins: strictly ascending, not empty
-    /// keys.
+    /// The keys at which the second and each further region begins: strictly ascending, none empty.
     pub splits: Vec<Bytes>,
     /// The name of the operator for [`Keyspace::merge`](crate::Keyspace::merge): `append`, `add`,
     /// `max`, or one given to [`Builder::merge_operator`](crate::Builder::merge_operator).
     pub merge_operator: Option<String>,
-    /// Time until a put expires. Excludes a merge operator. A change holds for later puts.
+    /// The time after which a put expires. Not possible together with a merge operator. A change
+    /// applies to later puts.
     pub ttl: Option<Duration>,
-    /// Compression by level, L0 first; the last one serves all deeper levels. A change holds for
-    /// SSTs that are written later, as those of the next three options do.
+    /// Compression by level, L0 first; the last one serves all deeper levels. A change applies to
+    /// SSTs that are written later.
     pub compression: Option<Vec<Compression>>,
     /// Length of a block of an SST.
     pub block_bytes: Option<ByteCount>,
     /// Bits per key of an SST's Bloom filter; 0 for none.
     pub bits_per_key: Option<u32>,
-    /// Length of a memtable: small ones flush early, which keeps little of a keyspace in memory and
-    /// in the WAL. More than the store's is refused. If the store is opened with smaller ones
-    /// later, the store's length counts.
+    /// Length of a memtable. Small memtables are flushed early, so less of the keyspace is in
+    /// memory and in the WAL. It must not exceed the store's length. If the store is later opened
+    /// with smaller memtables, the store's length applies.
     pub memtable_bytes: Option<ByteCount>,
 }
 
-/// The options as the manifest stores them; the regions have a field of their own there.
+/// The options as the manifest stores them. The regions have a field of their own there.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Recorded {
@@ -94,7 +93,7 @@ impl KeyspaceOptions {
         Self { merge_operator: Some(name.into()), ..self }
     }
 
-    /// Values expire after this time.
+    /// Sets the time to live: values expire after this time.
     #[must_use]
     pub fn ttl(self, ttl: Duration) -> Self {
         Self { ttl: Some(ttl), ..self }
@@ -124,8 +123,8 @@ impl KeyspaceOptions {
         Self { memtable_bytes: Some(bytes), ..self }
     }
 
-    /// Refuses what the options of the store do not allow, for options that are set now. A store
-    /// that is opened with smaller memtables later seals at its own size.
+    /// Refuses options that the store's options do not allow. Called when the options are set: a
+    /// store that is later opened with smaller memtables seals at its own size.
     pub(crate) fn check_within(&self, store: &Options) -> Result<()> {
         let most = store.policy.tree.memtable_bytes;
         match self.memtable_bytes {
@@ -164,7 +163,7 @@ impl KeyspaceOptions {
         self.own().check()
     }
 
-    /// The options of SSTs and memtables that are its own.
+    /// The options of SSTs and memtables that the keyspace sets.
     pub(super) fn own(&self) -> Own {
         Own {
             compression: self.compression.clone(),
@@ -174,7 +173,7 @@ impl KeyspaceOptions {
         }
     }
 
-    /// The options that differ from these and cannot be changed.
+    /// The differing options that cannot be changed.
     pub(crate) fn fixed_differences(&self, asked: &Self) -> Vec<OptionDifference> {
         let mut differences = self.differences(asked);
         let fixed = ["splits", "merge_operator"];
@@ -189,7 +188,8 @@ impl KeyspaceOptions {
             differences.push(OptionDifference::new(option, existing, asked));
         };
         if self.splits != asked.splits {
-            // Keys appear in no error, so only their number is shown, and whether only they differ.
+            // Errors contain no keys, so only the number of keys is shown, and whether the keys
+            // differ at the same number.
             let (ours, theirs) = (self.splits.len(), asked.splits.len());
             let other = if ours == theirs { "other " } else { "" };
             let count = |count, other| {

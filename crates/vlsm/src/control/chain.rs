@@ -1,16 +1,16 @@
-//! The compaction chains that memtables waited for, as defined in "vLSM: Low tail latency and I/O
+//! The compaction chains for which memtables waited, as defined in "vLSM: Low tail latency and I/O
 //! amplification in LSM-based KV stores" (2024), §2.3.
 //!
 //! Two measures, for every shape:
 //! - *Waited*: a tree waits while a sealed memtable may not be flushed (the shape proposes no flush
-//!   that could start, and none is under way) or while its shape slows down or stops writes. Where
+//!   that could start, and none is running) or while its shape slows down or stops writes. If
 //!   memtables are merged into L1, that merge counts as their flush. The stages of the chain are
-//!   the levels in which, according to the shape, room must be made; the width of a stage is the
-//!   bytes that jobs out of that level merged meanwhile. The chain of one memtable ends with the
-//!   next flush.
+//!   the levels in which room must be made according to the shape. The width of a stage is the
+//!   bytes that jobs out of that level merged meanwhile. The chain of a memtable ends with the next
+//!   flush.
 //! - *Standing*: at each flush, the chain behind L0: the bytes that would have to be merged before
 //!   the next memtable could be flushed if L0 were full at that moment. It shows the possible width
-//!   of a wait, also in runs without waits. The paper's Fig. 2 and 9 compare it.
+//!   of a wait, even in runs without waits. Fig. 2 and 9 of the paper compare this measure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Chains {
     standing: ChainSummary,
     /// The part of `waited` by tree.
     by_tree: BTreeMap<TreeId, ChainSummary>,
-    /// The last chain of each tree, and when it ended.
+    /// The last chain of each tree, and the time at which it ended.
     ended: BTreeMap<TreeId, (Micros, ChainReport)>,
 }
 
@@ -40,26 +40,26 @@ pub(crate) struct Chains {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ChainSummary {
-    /// Number of chains.
+    /// The number of chains.
     pub count: u64,
-    /// Stages of the longest chain.
+    /// The number of stages of the longest chain.
     pub length_max: u64,
     /// Bytes of the widest chain, over all its stages.
     pub width_max: ByteCount,
     /// Bytes of the widest single stage.
     pub stage_width_max: ByteCount,
-    /// Bytes over all chains.
+    /// The sum of the bytes of all chains.
     pub width_total: ByteCount,
     /// The longest wait.
     pub waited_max: Micros,
-    /// All waits together.
+    /// The sum of all waits.
     pub waited_total: Micros,
-    /// The widest chain of all, stage by stage.
+    /// The widest chain, stage by stage.
     pub widest: ChainReport,
 }
 
 impl Chains {
-    /// Records, after a tree's shape was evaluated, whether the tree waits and for which levels.
+    /// Records whether a tree waits, and for which levels. Called after its shape was evaluated.
     /// Returns the chain that ended, if any.
     pub fn observe(
         &mut self,
@@ -80,8 +80,8 @@ impl Chains {
         None
     }
 
-    /// Records the start of a flush: the chain behind L0, and the end of the chain that was waited
-    /// for.
+    /// Records the start of a flush: the chain behind L0, and the end of the chain for which the
+    /// memtable waited.
     pub fn flush_begins(
         &mut self,
         tree: TreeId,
@@ -96,7 +96,7 @@ impl Chains {
         [Event::ChainStood { tree, keyspace, chain }].into_iter().chain(self.end(tree, now))
     }
 
-    /// Adds what a job merged to the chain of a waiting memtable.
+    /// Adds the bytes that a job merged to the chain of a waiting memtable.
     pub fn merged(&mut self, tree: TreeId, level: u8, bytes: ByteCount, job_ended: bool) {
         let Some(waiting) = self.waiting.get_mut(&tree) else { return };
         if let Some(stage) = waiting.stages.iter_mut().find(|stage| stage.level == level) {
@@ -105,8 +105,7 @@ impl Chains {
         }
     }
 
-    /// The tree is not in use any more: nobody waits for its memtables. The sums over all trees
-    /// keep its chains.
+    /// Forgets a tree that is no longer in use. The sums over all trees keep its chains.
     pub fn forget(&mut self, tree: TreeId) {
         self.waiting.remove(&tree);
         self.by_tree.remove(&tree);
@@ -123,8 +122,9 @@ impl Chains {
         Some(Event::ChainEnded { tree, keyspace: String::new(), chain })
     }
 
-    /// The chain that a write into a tree waited behind since a time: that of the tree, or else the
-    /// longest one of another, because the admission slows down the writers of all trees.
+    /// The chain behind which a write into a tree has waited since a time: that of the tree, or
+    /// otherwise the longest one of another tree, because the admission slows down the writers of
+    /// all trees.
     pub fn behind(
         &self,
         tree: TreeId,
@@ -149,14 +149,14 @@ impl Chains {
         (*ended >= since).then(|| chain.clone())
     }
 
-    /// The chains that these trees waited for.
+    /// The chains for which these trees waited.
     pub fn waited_by(&self, trees: &[TreeId]) -> ChainSummary {
         let mut sum = ChainSummary::default();
         trees.iter().filter_map(|tree| self.by_tree.get(tree)).for_each(|one| sum.merge(one));
         sum
     }
 
-    /// The chains that were waited for.
+    /// The chains for which trees waited.
     pub fn waited(&self) -> &ChainSummary {
         &self.waited
     }
@@ -214,8 +214,8 @@ mod tests {
         Chain { stages: levels.iter().map(|(level, width)| (*level, ByteCount(*width))).collect() }
     }
 
-    /// A tree's own chain comes first, also when it has ended during the wait; else the longest one
-    /// of another tree; none that was over before the wait began.
+    /// The tree's own chain comes first, even if it ended during the wait; otherwise the longest
+    /// chain of another tree. Chains that ended before the wait began do not count.
     #[test]
     fn a_wait_finds_the_chain_that_it_stood_behind() {
         let [orders, users, logs] = [TreeId(1), TreeId(2), TreeId(3)];

@@ -1,8 +1,8 @@
 //! Requested compactions of key ranges, and the wait for them.
 //!
 //! A request is a value ([`Manual`]) that proposes its next job in each tick after its tree
-//! changed. The job is added to the shape's candidates, after those that free memory or L0, so the
-//! schedule decides when it runs. Requests of one tree run one after the other.
+//! changed. The job is added to the shape's candidates, behind those that free memory or L0, so the
+//! schedule decides when it runs. Requests for one tree run one after the other.
 //!
 //! Threads and locks: ticks and waiting callers take `requests` for a short time.
 
@@ -28,7 +28,7 @@ impl Manuals {
         requests.iter().find(|request| request.0 == tree).map(|request| request.1.clone())
     }
 
-    /// Ends the requests of a tree that is not in use any more.
+    /// Ends the requests for a tree that is no longer in use.
     pub fn forget(&self, tree: TreeId) {
         self.requests.lock().retain(|request| request.0 != tree);
     }
@@ -42,7 +42,7 @@ impl Manuals {
     }
 }
 
-/// The requests of one call, taken back when it ends.
+/// The requests of one call, which are removed when it ends.
 struct Asked<'a> {
     manuals: &'a Manuals,
     requests: Vec<Arc<Mutex<Manual>>>,
@@ -89,7 +89,7 @@ impl Control {
         }
     }
 
-    /// Puts the next job that was asked for among what the shape proposes for the tree.
+    /// Adds the next requested job to the shape's candidates for the tree.
     pub fn add_manual(&self, changed: &Changed, candidates: &mut Candidates) {
         let Changed { tree, version, facts, busy, .. } = changed;
         while let Some(request) = self.manuals.first(*tree) {

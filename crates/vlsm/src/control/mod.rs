@@ -1,8 +1,8 @@
-//! Control: takes the policies' decisions and runs jobs accordingly.
+//! Control: obtains the policies' decisions and runs jobs accordingly.
 //!
 //! [`tick`] makes a round of decisions over the facts of [`observe`]; [`workers`] runs granted jobs
-//! at the granted pace; [`manual`] adds requested compactions; [`chain`] records the chains that
-//! memtables waited for; [`space`] looks for free space while the device is full.
+//! at the granted pace; [`manual`] adds requested compactions; [`chain`] records the chains for
+//! which memtables waited; [`space`] looks for free space while the device is full.
 
 pub(crate) mod chain;
 pub(crate) mod manual;
@@ -30,14 +30,14 @@ use vlsm_core::{Bytes, JobId, Micros, Result, TreeId};
 use vlsm_disk::env::Join;
 use vlsm_policy::{Busy, Candidate, Deciders, DeviceMap, Known, Pace, Reservation, Running, Shape};
 
-/// A job's place in the list of jobs under way.
+/// A job's slot in the list of running jobs.
 pub(crate) struct Slot {
     pub id: JobId,
     pub candidate: Arc<Candidate>,
     /// The job, unless a worker is stepping it or its result is being installed.
     pub job: Option<Box<Job>>,
     pub done: Bytes,
-    /// The number of its last step, among the steps of all jobs.
+    /// The number of its last step among the steps of all jobs.
     pub turn: u64,
     /// Whether its file calls go before those of other jobs.
     pub first: bool,
@@ -62,21 +62,21 @@ impl Slot {
     }
 }
 
-/// Jobs under way and what was proposed. Held for short looks only.
+/// The running jobs and the proposals. Its lock is held for a short time only.
 #[derive(Default)]
 pub(crate) struct State {
     pub jobs: Vec<Slot>,
-    /// Steps so far.
+    /// The number of steps so far.
     pub turns: u64,
     /// Whether the worker with the priority of clients steps a job.
     pub flusher_steps: bool,
     pub pace: Pace,
-    /// The shape's last answer for each tree that is not idle.
+    /// The last result of the shape for each tree that is not idle.
     pub known: BTreeMap<TreeId, Known>,
     pub chains: Chains,
 }
 
-/// Decides what runs, and runs it.
+/// Decides which jobs run, and runs them.
 pub(crate) struct Control {
     shared: Arc<Shared>,
     views: Arc<Views>,
@@ -84,12 +84,12 @@ pub(crate) struct Control {
     log: Arc<Log>,
     installer: Arc<Installer>,
     writer: Arc<Writer>,
-    /// The parts of the store that jobs see.
+    /// The parts of the store that jobs use.
     jobs: Context,
     /// The throughput of the device; empty if no mechanism needs it.
     device: Arc<DeviceMap>,
     shape: Arc<dyn Shape>,
-    /// Held during a tick only, and only ever taken with `try_lock`.
+    /// Held during a tick only, and only taken with `try_lock`.
     deciders: Mutex<Deciders>,
     state: Mutex<State>,
     /// The requested compactions of key ranges.
@@ -98,7 +98,7 @@ pub(crate) struct Control {
     threads: Mutex<Vec<Box<dyn Join>>>,
 }
 
-/// The parts of the store that a [`Control`] works with.
+/// The parts of the store that a [`Control`] uses.
 pub(crate) struct Parts {
     pub reader: Arc<Reader>,
     pub log: Arc<Log>,
@@ -131,41 +131,42 @@ impl Control {
         }
     }
 
-    /// The store's mechanism that says what is to be merged.
+    /// The store's shape, which proposes the merges.
     pub fn shape(&self) -> &Arc<dyn Shape> {
         &self.shape
     }
 
-    /// The jobs under way and what was proposed, for a short look.
+    /// Locks the running jobs and the proposals, for a short time.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    /// Adds the reservations of an ingest, unless a tick is under way: none of `reserve`'s slots
-    /// may collide with a job that a tick has found possible. None while a tick is under way.
+    /// Adds the reservations of an ingest, unless a tick is running, because the slots of `reserve`
+    /// must not collide with a job that a tick has found possible. Returns none while a tick is
+    /// running.
     pub fn reserve<R>(&self, reserve: impl FnOnce(&mut State) -> R) -> Option<R> {
         let deciders = self.deciders.try_lock()?;
         let reserved = reserve(&mut self.state.lock());
         drop(deciders);
-        // A tick may have found the policies taken.
+        // A tick may have found the deciders taken.
         self.shared.channel.wake();
         Some(reserved)
     }
 
-    /// The most that any of the proposed jobs needs.
+    /// The largest need of any proposed job.
     fn proposed(&self, needs: fn(&Candidate) -> u64) -> u64 {
         let state = self.state.lock();
         let proposed = state.known.values().flat_map(|known| &known.candidates);
         proposed.map(|job| needs(job)).max().unwrap_or(0)
     }
 
-    /// Marks the trees with known proposals, so that their shape is asked again.
+    /// Marks the trees with known proposals, so that their shape is evaluated again.
     fn mark_known(&self) {
         let known: Vec<TreeId> = self.state.lock().known.keys().copied().collect();
         self.shared.channel.mark_all(known);
     }
 
-    /// Waits until no job is under way and none is proposed.
+    /// Waits until no job is running and none is proposed.
     pub fn wait_idle(&self) -> Result<()> {
         loop {
             let epoch = self.shared.channel.room_epoch();
@@ -180,12 +181,13 @@ impl Control {
         }
     }
 
-    /// Whether no job is under way and none is proposed.
+    /// Whether no job is running and none is proposed.
     fn is_idle(&self) -> bool {
         let channel = &self.shared.channel;
         let mut state = self.state.lock();
         state.drop_ended(channel);
-        // A tick under way took the marks; what it proposes it lists under the lock held here.
+        // A running tick has taken the marks; it adds its proposals under the lock that is held
+        // here.
         !self.deciders.is_locked()
             && state.jobs.is_empty()
             && !channel.has_marks()
@@ -194,8 +196,8 @@ impl Control {
 }
 
 impl State {
-    /// Returns the reservations of a tree's jobs. A cancelled job has none: its inputs are not
-    /// changed and its output never shows.
+    /// Returns the reservations of a tree's jobs. A cancelled job has none, because its inputs are
+    /// not changed and its output never becomes visible.
     pub fn busy(&self, tree: TreeId) -> Busy {
         let jobs = self.jobs.iter();
         let jobs = jobs.filter(|slot| slot.candidate.tree == tree && !slot.cancelled);
@@ -203,7 +205,7 @@ impl State {
         Busy { reservations: jobs.map(held).collect() }
     }
 
-    /// Forgets what was proposed for a tree that is not in use any more, and cancels its jobs:
+    /// Forgets the proposals for a tree that is no longer in use, and cancels its jobs, because
     /// their results would not be installed.
     pub fn forget_tree(&mut self, tree: TreeId) {
         self.known.remove(&tree);
@@ -212,7 +214,7 @@ impl State {
         jobs.filter(|slot| !slot.installing).for_each(|slot| slot.cancelled = true);
     }
 
-    /// Forgets the jobs of which nothing more comes.
+    /// Removes the slots of ended jobs.
     pub fn drop_ended(&mut self, channel: &Channel) {
         let ended = channel.take_ended();
         let held = self.jobs.iter().find(|slot| slot.job.is_some() && ended.contains(&slot.id));
@@ -220,18 +222,18 @@ impl State {
         self.jobs.retain(|slot| !ended.contains(&slot.id));
     }
 
-    /// A job's place.
+    /// The slot of a job.
     pub fn slot(&self, id: JobId) -> Option<&Slot> {
         self.jobs.iter().find(|slot| slot.id == id)
     }
 
-    /// Cancels a job. False when its result is being installed, or it has ended.
+    /// Cancels a job. Returns false if its result is being installed, or it has ended.
     pub fn cancel(&mut self, id: JobId) -> bool {
         let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.installing);
         slot.map(|slot| slot.cancelled = true).is_some()
     }
 
-    /// Begins the install of a job's result. False when the job was cancelled.
+    /// Begins the install of a job's result. Returns false if the job was cancelled.
     pub fn begin_install(&mut self, id: JobId) -> bool {
         let slot = self.jobs.iter_mut().find(|slot| slot.id == id && !slot.cancelled);
         let Some(slot) = slot else { return false };

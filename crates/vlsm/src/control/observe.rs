@@ -1,5 +1,6 @@
-//! The input of the policies: facts of one tree, signals of the store. It reads counters and views;
-//! its caller holds the lock of the control state, and it takes no other lock.
+//! The input of the policies: the facts of a tree, and the signals of the store. These functions
+//! read counters and views. Their caller holds the lock of the control state, and they take no
+//! other lock.
 
 use crate::control::Control;
 use crate::control::State;
@@ -78,8 +79,8 @@ impl Control {
         }
     }
 
-    /// The memtables of the tree with the most bytes in memory. They are counted by tree, and the
-    /// fullest tree is the one that writers wait for.
+    /// The memtables of the tree with the most bytes in memory. Memtables are counted by tree, and
+    /// writers wait for the fullest tree.
     pub fn memtable_signals(&self, view: &StoreView) -> MemtableSignals {
         let count = self.shared.options.policy.tree.memtable_count as u64;
         let of_tree = |tree: &std::sync::Arc<TreeView>| MemtableSignals {
@@ -94,7 +95,7 @@ impl Control {
     }
 }
 
-/// Bytes in memtables that no running job has merged yet, of the tree that has the most.
+/// Bytes in memtables that no running job has merged yet, in the tree that has the most of them.
 fn unmerged(view: &StoreView, running: &[Running]) -> Bytes {
     let of_tree = |tree: &std::sync::Arc<TreeView>| {
         let sealed: u64 = tree.immutables.iter().map(|sealed| sealed.bytes() as u64).sum();

@@ -1,9 +1,9 @@
-//! Looks for space while the store is out of it (`shared/space`).
+//! Looks for free space while the device is full (`shared/space`).
 //!
-//! 1. The store removes files that it can do without: old WALs kept for reuse, dead SSTs.
-//! 2. Edits that wait are appended again, and the WAL's next file is prepared.
-//! 3. When none of these waits any more, and there is space for one of the proposed jobs, writes
-//!    are accepted again.
+//! 1. Files that the store does not need are removed: old WALs kept for reuse, and dead SSTs.
+//! 2. Waiting edits are appended again, and the next WAL file is prepared.
+//! 3. When none of these waits any more, and there is space for the largest of the proposed jobs,
+//!    writes are accepted again.
 
 use crate::control::Control;
 use crate::shared::space::{Look, ROOM, needs};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Control {
-    /// Starts a look for space when it is due; else returns its time.
+    /// Starts a look for space if it is due; otherwise returns its time.
     pub fn look_in_time(self: &Arc<Self>) -> Option<Duration> {
         match self.shared.look() {
             Look::Never => None,
@@ -26,7 +26,7 @@ impl Control {
 
     fn look_for_space(self: &Arc<Self>) {
         for path in self.log.spare() {
-            // Not removed is not lost: the next recovery finds and removes it.
+            // If this fails, the next recovery finds and removes the file.
             let _ = self.shared.env.fs().remove(&path);
         }
         self.installer.remove_dead();
@@ -38,7 +38,7 @@ impl Control {
         let wanted = self.proposed(needs).max(ROOM);
         let waits = self.installer.waits() || self.log.is_starved();
         self.shared.looked(free, (!waits).then_some(wanted));
-        // The jobs that were proposed may be let go.
+        // There may be space for the proposed jobs now.
         self.mark_known();
         self.shared.channel.wake_all();
     }

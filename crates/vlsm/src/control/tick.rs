@@ -1,15 +1,15 @@
-//! The engine as the world of a round of decisions (`policy/round`).
+//! The engine as the [`World`] of a round of decisions (`policy/round`).
 //!
-//! 1. [`Control::tick`] runs the round of the three axes: the shape proposes jobs for the marked
-//!    trees, the schedule grants, the admission sets the rate of writes.
+//! 1. [`Control::tick`] runs a round of the three axes: the shape proposes jobs for the marked
+//!    trees, the schedule grants jobs, and the admission sets the rate of writes.
 //! 2. Granted jobs are created here; workers step them.
 //!
 //! If a run of L0 was ingested above sealed memtables, the shape sees the tree without that run and
-//! all newer parts: the memtables are flushed first, and then the tree is like any other.
+//! all newer parts. So the memtables are flushed first; after that the tree is like any other.
 //!
 //! Threads and locks: a worker ticks after a step or a change, with `try_lock` on the deciders. If
-//! they are taken, it leaves a mark, and the holder repeats its round. `state` is locked for a
-//! short time and never while a mechanism decides.
+//! they are taken, it leaves a mark, and their holder repeats its round. `state` is locked for a
+//! short time, and never while a mechanism decides.
 
 use crate::control::{Control, Slot, State};
 use crate::job::Job;
@@ -26,12 +26,12 @@ use vlsm_policy::{
 /// The store in one tick.
 struct Ticking<'a> {
     control: &'a Arc<Control>,
-    /// The view of all trees that shapes were last asked about.
+    /// The view of all trees for which the shape was last evaluated.
     view: Arc<StoreView>,
 }
 
 impl Control {
-    /// Decides what runs and how fast writers are let in.
+    /// Decides which jobs run and at which rate writers are admitted.
     pub fn tick(self: &Arc<Self>) {
         loop {
             self.again.store(true, Ordering::SeqCst);
@@ -71,7 +71,7 @@ impl Control {
         Ok(())
     }
 
-    /// A tree is not in use any more: its keyspace was cleared or dropped.
+    /// Forgets a tree that is no longer in use, because its keyspace was cleared or dropped.
     fn forget_tree(&self, tree: TreeId) {
         self.state.lock().forget_tree(tree);
         self.manuals.forget(tree);
@@ -81,7 +81,7 @@ impl Control {
         self.shared.channel.wake();
     }
 
-    /// Pauses these jobs and resumes all others. True if a paused job was resumed.
+    /// Pauses these jobs and resumes all others. Returns true if a paused job was resumed.
     fn pause(&self, state: &mut State, paused: &[JobId]) -> bool {
         let mut resumed = false;
         for slot in &mut state.jobs {
@@ -96,7 +96,7 @@ impl Control {
         resumed
     }
 
-    /// Says which jobs' file calls go first.
+    /// Sets the jobs whose file calls go first.
     fn order(&self, state: &mut State, order: Option<&CallOrder>) {
         let first: &[JobId] = order.map_or(&[], |order| &order.first);
         state.jobs.iter_mut().for_each(|slot| slot.first = first.contains(&slot.id));
@@ -104,7 +104,7 @@ impl Control {
         self.shared.io.set_order(patience);
     }
 
-    /// Marks every tree, as after opening.
+    /// Marks every tree, as after an open.
     pub fn mark_all(&self) {
         let trees: Vec<TreeId> = self.views.load().trees().map(|tree| tree.id).collect();
         self.shared.channel.mark_all(trees);
@@ -112,7 +112,7 @@ impl Control {
 }
 
 impl World for Ticking<'_> {
-    /// Reservations are read before the view: a job releases its reservation only after its result
+    /// Reservations are read before the view. A job releases its reservation only after its result
     /// is visible, so the view shows the result of every job without a reservation.
     fn changed(&mut self) -> Vec<Changed> {
         let Control { shared, views, state, .. } = &**self.control;
@@ -163,7 +163,7 @@ impl World for Ticking<'_> {
     fn observe(&mut self) -> Observed {
         let (signals, candidates, running) = {
             let state = self.control.state.lock();
-            // One of a tree that is not in use any more is forgotten with the next tick.
+            // Candidates of a tree that is no longer in use are forgotten in the next tick.
             let in_use = |candidate: &Arc<Candidate>| self.view.find(candidate.tree).is_some();
             let known = state.known.values().flat_map(|known| known.candidates.iter().cloned());
             let known = known.filter(in_use);
@@ -188,7 +188,7 @@ impl World for Ticking<'_> {
         shared.channel.mark_all(ending.map(|running| running.candidate.tree));
         let resized = shared.channel.seal_memtables_at(grants.memtable_bytes);
         if resized {
-            // Shapes may follow the size.
+            // Shapes may depend on the size.
             self.control.mark_all();
         }
         let mut started = false;

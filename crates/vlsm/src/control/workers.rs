@@ -1,16 +1,16 @@
-//! The worker threads: each takes a granted job that is not waiting for the device, steps it by one
-//! quantum, and comes back.
+//! The worker threads. Each repeatedly takes a granted job that does not wait for the device, and
+//! steps it by one quantum.
 //!
-//! Workers are niced, so they use the processor time that clients leave. But a flush without
-//! processor time stops the clients. So there is one additional worker with the priority of
-//! clients, the flusher. It takes only flushes (or jobs that free memtables in their place) and,
-//! while a writer waits for a memtable, any job. A niced worker takes a flush only while the
-//! flusher steps another job: beside busy clients its step may take a tenth of a second.
+//! Workers are niced, so they use the processor time that clients leave. But a flush that gets no
+//! processor time stalls the clients. So there is one additional worker with the priority of
+//! clients, the flusher. It takes only flushes (or the jobs that free memtables instead) and, while
+//! a writer waits for a memtable, any job. A niced worker takes a flush only while the flusher
+//! steps another job, because its step may take a tenth of a second beside busy clients.
 //!
 //! Between steps a job is in its slot, so any worker may continue it; a paused job stays there.
 //! Order: jobs that free memory, then L0, then the levels from the top; within a class first come,
-//! first served. A panic in a step latches the store and ends the job, not the worker; one between
-//! steps ends the worker, too.
+//! first served. A panic in a step latches the store and ends the job, not the worker. A panic
+//! between steps also ends the worker.
 
 use crate::control::Control;
 use crate::control::{Slot, State};
@@ -28,21 +28,21 @@ use vlsm_disk::env::Priority;
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Candidate, Class, Overlap};
 
-/// The time after which an unready memtable is looked at again.
+/// The time after which an unready memtable is checked again.
 const UNREADY_RETRY: Duration = Duration::from_millis(1);
-/// The least sleep of the worker that keeps the time of the next decision. If that time has passed,
-/// another worker is asking the policies, and the next time is known when it has done so.
+/// The least sleep of the worker that waits for the time of the next decision. If that time has
+/// passed, another worker is running the policies, and it sets the next time when it is done.
 const AGAIN_RETRY: Duration = Duration::from_millis(1);
 
-/// The part of the way to a slowdown of writes at which jobs no longer yield to clients.
+/// Jobs no longer yield to clients from this fraction of the pressure that slows down writes.
 const PRESSED: f64 = 0.5;
 
 impl Control {
     /// Starts the workers.
     ///
     /// # Errors
-    /// [`Error::Io`] if the system does not start one of the threads. Those that were started keep
-    /// running.
+    /// [`Error::Io`] if the system cannot start one of the threads. The threads that were started
+    /// keep running.
     pub fn start_workers(self: &Arc<Self>) -> vlsm_core::Result<()> {
         let start = |name: &str, priority: Priority| {
             let control = self.clone();
@@ -57,7 +57,7 @@ impl Control {
         niced.try_for_each(|index| start(&format!("vlsm-work-{index}"), Priority::Background))
     }
 
-    /// The life of a worker. A panic outside a job latches the store, too, and ends the worker:
+    /// The main loop of a worker. A panic outside a job latches the store and ends the worker;
     /// nothing is granted any more.
     fn work(self: &Arc<Self>, priority: Priority) {
         while !self.shared.channel.stopping() {
@@ -89,18 +89,18 @@ impl Control {
                 if priority == Priority::Normal {
                     self.state.lock().flusher_steps = false;
                 } else if flushes && ran {
-                    // The flusher left it to this worker, and may be asleep. If it is blocked, the
-                    // end of a file call wakes all workers.
+                    // The flusher left this flush to this worker, and may be asleep. If the flush
+                    // is blocked, the end of a file call wakes all workers.
                     self.shared.channel.wake();
                 }
             }
             Err(paced) => {
                 let unready = self.mark_unready();
                 let unready = unready.then(|| self.shared.env.now() + UNREADY_RETRY);
-                // One worker keeps the policies' time; those that are not asleep look at it, too.
+                // One worker waits for the time of the next decision; workers that are awake also
+                // check it.
                 let again = self.shared.channel.again_at().filter(|_| priority == Priority::Normal);
-                // Where another one is asking them just now, it is a while until they are asked
-                // anew.
+                // If another worker is running the policies now, the next time is not set yet.
                 let soon = self.shared.env.now() + AGAIN_RETRY;
                 let again = again.map(|time| Duration::from_micros(time.0).max(soon));
                 let publish = publish.filter(|_| priority == Priority::Normal);
@@ -114,15 +114,15 @@ impl Control {
         }
     }
 
-    /// Tells of rotations outside the sequencing step in which they happened.
+    /// Emits the events of rotations, outside the sequencing step in which they happened.
     pub fn tell_rotations(&self) {
         for event in self.shared.channel.take_rotations() {
             self.shared.emit(event);
         }
     }
 
-    /// Starts a look for a request for the statistics when it is due; returns the time of the next
-    /// one.
+    /// Starts a look for a request for the statistics if it is due. Returns the time of the next
+    /// look.
     fn publish_in_time(&self) -> Option<Duration> {
         let shared = &self.shared;
         if !shared.options.stats_on_request || shared.channel.stopping() {
@@ -137,13 +137,13 @@ impl Control {
         next
     }
 
-    /// Fills the shelf of spare arenas in the background.
+    /// Fills the pool of spare arenas in the background.
     pub fn fill_arenas(self: &Arc<Self>) {
         let shared = self.shared.clone();
         self.shared.in_background(move || shared.arenas.fill(|| _ = shared.memory.balance()));
     }
 
-    /// Makes spare arenas, cache and readers keep to their shares of the memory.
+    /// Keeps spare arenas, cache and readers within their shares of the memory.
     fn balance_memory(self: &Arc<Self>) {
         let trim =
             || std::iter::repeat_with(|| self.shared.arenas.trim()).take_while(|&any| any).count();
@@ -158,9 +158,10 @@ impl Control {
         }
     }
 
-    /// The most urgent job that can continue, among those for a worker of this priority; if there
-    /// is none, the time when a job that lacks bandwidth may continue. While memory is scarce,
-    /// flushes run one after the other, because each of many small trees has one.
+    /// Takes the most urgent job that can continue, among those for a worker of this priority. If
+    /// there is none, returns the time at which a job that lacks bandwidth may continue. While
+    /// memory is scarce, flushes run one after the other, because many small trees may each have
+    /// one.
     fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
         let is_flusher = priority == Priority::Normal;
         let any = !is_flusher || self.shared.counters.stopped_writers.get() > 0;
@@ -180,7 +181,7 @@ impl Control {
                 && !(one_by_one && is_flush && !begun(slot))
                 && slot.job.as_ref().is_some_and(|job| slot.cancelled || job.is_ready())
         };
-        // A move of tables has nothing to do with the device.
+        // A move of tables makes no I/O on the device.
         let paced = |slot: &Slot| {
             let moves = slot.candidate.kind == JobKind::TrivialMove;
             !moves && !ends(slot) && !pace.allows(slot.candidate.frees)
@@ -190,7 +191,8 @@ impl Control {
         let in_turn = pace.is_in_turn();
         let next = able.into_iter().min_by_key(|slot| {
             let frees = slot.candidate.frees;
-            // All but flushes alike, the one first that had its turn longest ago.
+            // All jobs except flushes are treated alike: the job whose last turn was longest ago is
+            // first.
             let (class, turn) =
                 if in_turn { (frees.min(Class::L0), slot.turn) } else { (frees, 0) };
             (class, turn, slot.id)
@@ -212,19 +214,19 @@ impl Control {
         })
     }
 
-    /// Whether a tree is so far behind that its jobs no longer yield to clients.
+    /// Whether the pressure of a tree is so high that jobs no longer yield to clients.
     fn is_pressed(&self) -> bool {
         self.state.lock().known.values().any(|known| known.pressure.slowdown >= PRESSED)
     }
 
-    /// One step of a job that was taken from its slot. True if it can go on.
+    /// Runs one step of a job that was taken from its slot. Returns true if the step did work.
     fn step(self: &Arc<Self>, id: JobId, mut job: Box<Job>) -> bool {
         if self.is_cancelled(id) {
             self.abandon(id, job);
             return false;
         }
         let stopped = self.shared.counters.stopped_writers.get() > 0;
-        // A sync in the background lets no client wait.
+        // No client waits for a sync in the background.
         let misses = self.jobs.tables.cache().counters().misses;
         let calls = misses + self.shared.counters.awaited_syncs.get();
         let yields = self.shared.options.policy.tree.jobs_yield;
@@ -233,7 +235,7 @@ impl Control {
         let stepped =
             catch_unwind(AssertUnwindSafe(|| job.step(&self.jobs, self.shared.options.quantum)));
         let panicked = || Err(Error::Internal(format!("{id} panicked")));
-        // Counted as it happens, so that the counters are true in the middle of a long job, too.
+        // Counted after each step, so that the counters are also right during a long job.
         let (read, written) = job.progress();
         let counter = self.shared.counters.level(job.candidate.kind, job.candidate.frees.level());
         counter.read.add(read);
@@ -266,8 +268,8 @@ impl Control {
         }
     }
 
-    /// Hands a finished job's result over; its slot stays until it is installed. One that was
-    /// cancelled in its last step has no result.
+    /// Submits the result of a finished job; its slot stays until the result is installed. A job
+    /// that was cancelled in its last step has no result.
     fn finish(self: &Arc<Self>, id: JobId, job: Box<Job>, request: Request) {
         let begun = self.state.lock().begin_install(id);
         if !begun {
@@ -302,8 +304,8 @@ impl Control {
         self.installer.submit([request]);
     }
 
-    /// Counts the SSTs that a job takes out of a level, and the vSSTs that it brings into L1. Each
-    /// is graded against the next level, as its tree is before the result is installed.
+    /// Counts the SSTs that a job takes out of a level, and the vSSTs that it adds to L1. Each is
+    /// graded against the next level as it is before the install of the result.
     fn count_vssts(&self, counter: &LevelCounter, candidate: &Candidate, edit: &VersionEdit) {
         let (view, policy) = (self.views.load_full(), &self.shared.options.policy);
         let Some(tree) = view.find(candidate.tree) else { return };
@@ -329,7 +331,7 @@ impl Control {
         }
     }
 
-    /// Ends a job without a result; what it wrote is removed in the background.
+    /// Ends a job without a result; its output is removed in the background.
     fn abandon(self: &Arc<Self>, id: JobId, job: Box<Job>) {
         let candidate = job.candidate.clone();
         let tree = candidate.tree;
@@ -341,7 +343,7 @@ impl Control {
         self.shared.channel.job_ended(id, tree);
     }
 
-    /// Ends the workers. False when one of them panicked.
+    /// Ends the workers. Returns false if one of them panicked.
     pub fn end_workers(&self) -> bool {
         self.shared.channel.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -349,7 +351,7 @@ impl Control {
         ended.into_iter().all(|well| well)
     }
 
-    /// Discards the jobs that no worker continues, because the store is being closed.
+    /// Discards all jobs, because the store is being closed and no worker continues them.
     pub fn discard_jobs(self: &Arc<Self>) {
         let slots = std::mem::take(&mut self.state.lock().jobs);
         for job in slots.into_iter().filter_map(|slot| slot.job) {
@@ -362,7 +364,7 @@ impl Control {
         !self.shared.health.is_running() || state.slot(id).is_none_or(|slot| slot.cancelled)
     }
 
-    /// Marks the trees whose sealed memtables were not ready. True when there are any.
+    /// Marks the trees whose sealed memtables were not ready. Returns true if there are any.
     fn mark_unready(&self) -> bool {
         if !self.shared.health.is_running() {
             return false;
@@ -376,8 +378,8 @@ impl Control {
         any
     }
 
-    /// Hands work that no caller waits for to a background thread: writing the LOG, making spare
-    /// arenas, removing dead files.
+    /// Hands work for which no caller waits to a background thread: writing the LOG, allocating
+    /// spare arenas, removing dead files.
     fn chores(self: &Arc<Self>) {
         if self.shared.channel.stopping() {
             return;
@@ -389,8 +391,8 @@ impl Control {
         if self.shared.arenas.wants_more() {
             self.fill_arenas();
         }
-        // A store that is latched or closing removes nothing: asked again and again, it would be
-        // submitted, do nothing, and wake the worker that asks.
+        // A latched or closing store removes nothing. The work would be submitted, do nothing, and
+        // wake the worker, which would submit it again.
         if self.shared.health.is_running() && self.installer.dead().any_dead() {
             let installer = self.installer.clone();
             self.shared.in_background(move || installer.remove_dead());

@@ -1,5 +1,5 @@
-//! Eviction from the table cache: an install that changes nothing but which tables hold a reader.
-//! It goes through the leadership of installs, because it replaces versions as they do.
+//! Eviction from the table cache: an install that only changes which tables hold a reader. It takes
+//! the leadership of installs, because it replaces versions.
 
 use super::Installer;
 use crate::read::table_cache::without_cold;
@@ -9,16 +9,16 @@ use std::sync::atomic::Ordering;
 use vlsm_core::Version;
 
 impl Installer {
-    /// Evicts the readers that were not used for the longest time, while all readers hold more than
-    /// they may. Not for latency paths.
+    /// Evicts the least recently used readers while the readers exceed their share. Not for latency
+    /// paths.
     pub fn evict_readers(self: &Arc<Self>) {
-        // Somebody else leads. Eviction is tried again afterwards, because readers still do not
+        // Another thread leads. Eviction is tried again later, because the readers still do not
         // fit.
         let Some(mut leader) = self.lead() else { return };
         let target = self.shared.memory.readers_target();
         let mut excess = self.shared.memory.readers.get().saturating_sub(target);
         let mut found = false;
-        // What was used keeps its reader in the first pass, and loses its mark.
+        // In the first pass a used table keeps its reader, and loses its mark.
         for _ in 0..2 {
             for (id, version) in &mut leader.state.trees {
                 if excess > 0

@@ -1,17 +1,17 @@
 //! Creates, clears and drops keyspaces: a record in the manifest, then the trees in the view. A
-//! record that a full device refused is cut off the manifest, so no crash brings it back.
+//! record that a full device refused is cut off the manifest, so that it cannot reappear after a
+//! crash.
 //!
-//! To clear a keyspace is to drop it and to create one with the same name, options and splits and
-//! with new trees, in one record. Numbers of trees are never used again, so recovery recognizes
-//! what was written to old trees, in the WAL or in files, and ignores it.
+//! Clearing a keyspace drops it and creates one with the same name, options and splits and with new
+//! trees, atomically. Numbers of trees are never reused, so recovery recognizes writes to old
+//! trees, in the WAL or in files, and ignores them.
 //!
-//! 1. The WAL is synced by the caller, so what was written before is not lost by a crash that the
-//!    change survives.
-//! 2. The record is appended and synced. After a crash from here on the change is there.
+//! 1. The caller syncs the WAL, so that a crash that keeps the change loses no earlier write.
+//! 2. The record is appended and synced. From here on the change survives a crash.
 //! 3. The view gets the new trees (`write/retire`). The batches between 2 and 3 are ordered before
 //!    the change.
-//! 4. The files of the old trees become zombies, and go when no reader sees them. Results of jobs
-//!    of the old trees are not installed.
+//! 4. The files of the old trees become zombies, and are removed when no reader sees them. Results
+//!    of jobs of the old trees are not installed.
 
 use super::{Installer, Leader, violated};
 use crate::catalog::{
@@ -24,7 +24,7 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Error, MemtableId, Result, Seq, TreeId, Version};
 use vlsm_disk::manifest::{self, Record};
 
-/// The trees that take the place of a keyspace's old ones.
+/// The trees that replace a keyspace's old trees.
 pub(crate) struct Replacement {
     /// The keyspace's new number in the manifest.
     pub id: u64,
@@ -33,14 +33,15 @@ pub(crate) struct Replacement {
 }
 
 impl Installer {
-    /// Makes a keyspace. Waits for the manifest; not for latency paths.
+    /// Creates a keyspace. Waits for the manifest; not for latency paths.
     pub fn create_keyspace(
         self: &Arc<Self>,
         name: &str,
         options: &KeyspaceOptions,
     ) -> Result<Arc<KeyspaceInfo>> {
         options.check()?;
-        // Nor are copies of the log made: a batch in it may be of trees that are in the state.
+        // This also excludes checkpoints: their copy of the WAL must not contain a batch for a tree
+        // that is not in their state.
         let torn = planted::is(Bug::CopyTreesTorn);
         let _alone = if torn { None } else { Some(self.without_ingests()?) };
         self.alone(|leader| {
@@ -72,7 +73,8 @@ impl Installer {
         let (name, text) = (name.to_owned(), options.to_text()?);
         let keyspace = manifest::Keyspace { id, name, options: text, regions };
         let info = self.catalog.info(&keyspace)?;
-        // Tried before the write: a record that cannot be applied could not be read, either.
+        // Checked before the write, because a record that cannot be applied could not be read
+        // either.
         leader.state.check_new(&keyspace).map_err(|why| Error::InvalidArgument(why.0))?;
         self.record(leader, &[Record::CreateKeyspace(keyspace), Record::Numbers(grown)])?;
         self.views.add(info.trees()?.iter().map(|tree| self.empty_tree(tree, &info)));
@@ -80,10 +82,10 @@ impl Installer {
         Ok(info)
     }
 
-    /// Makes changes of keyspaces durable, or nothing of them.
+    /// Makes changes of keyspaces durable, all or none of them.
     fn record(&self, leader: &mut Leader, records: &[Record]) -> Result<()> {
         let added = self.append(leader, records).or_else(|refused| match refused {
-            // Nothing of it may be there after a crash, either.
+            // Nothing of the records may survive a crash, either.
             Error::NoSpace { .. } => leader.manifest.forget_refused().and(Err(refused)),
             _ => Err(refused),
         });
@@ -102,8 +104,8 @@ impl Installer {
         }
     }
 
-    /// Removes all of a keyspace, and the keyspace unless it `stays`. `retire` is step 3. Waits for
-    /// the manifest; not for latency paths.
+    /// Removes all data of a keyspace, and the keyspace unless it `stays`. `retire` is step 3.
+    /// Waits for the manifest; not for latency paths.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`], or any error of writing the manifest.
@@ -154,7 +156,7 @@ impl Installer {
         })
     }
 
-    /// Gives a keyspace another name.
+    /// Renames a keyspace.
     ///
     /// # Errors
     /// [`Error::NameTaken`], [`Error::KeyspaceNeeded`], [`Error::KeyspaceDropped`], or any error of
@@ -200,8 +202,8 @@ impl Installer {
         })
     }
 
-    /// Changes a keyspace's record, then its rules in the view. Readers and jobs under way keep the
-    /// rules that they began with.
+    /// Changes a keyspace's record, then its rules in the view. Running reads and jobs keep the
+    /// rules with which they began.
     fn alter(
         self: &Arc<Self>,
         info: &Arc<KeyspaceInfo>,
@@ -236,7 +238,7 @@ impl Installer {
         })
     }
 
-    /// Releases the WALs that only trees needed that are not in use any more.
+    /// Releases the WALs that only trees that are no longer in use needed.
     pub fn release_wals(self: &Arc<Self>) -> Result<()> {
         self.alone(|leader| {
             let min_wal = self.log.oldest_needed(&self.views, &[]);

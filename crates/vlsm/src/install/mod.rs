@@ -1,32 +1,33 @@
-//! From a finished job to the tree that readers see: edit → manifest → new version → dead files.
+//! Makes the result of a finished job part of its tree: edit → manifest → new version → dead files.
 //!
 //! Requests queue up; one background thread takes all waiting requests and installs them as a
 //! group:
 //! 1. New files: their directory entries are synced. Their readers are opened.
-//! 2. Flushes: the WAL is synced through everything appended. Otherwise one half of a batch could
-//!    be durable in an SST of one keyspace, and the other half, of another keyspace, be lost with
-//!    the WAL. The entries that a flush left in memory (`write/keep`) are in the WAL by then, so
-//!    the sync makes them durable, too.
-//! 3. The edits are applied to the current versions, which checks what they change. Debug builds
-//!    and the feature `invariants` check the whole trees, and have the shape check them.
+//! 2. Flushes: the WAL is synced up to its end. Otherwise one half of a batch could be durable in
+//!    an SST of one keyspace, and the other half, of another keyspace, could be lost with the WAL.
+//!    The entries that a flush left in memory (`write/keep`) are in the WAL by then, so the sync
+//!    also makes them durable.
+//! 3. The edits are applied to the current versions, which checks the changed parts. In debug
+//!    builds, and with the feature `invariants`, the whole trees are checked, also by the shape.
 //! 4. They are appended to the manifest and synced, once for the group.
-//! 5. The new versions become visible; flushed memtables leave their trees with the same change of
-//!    view.
-//! 6. Files that no tree shows any more become zombies; WAL files that hold nothing unflushed are
+//! 5. The new versions become visible; flushed memtables leave their trees in the same change of
+//!    the view.
+//! 6. Files that are in no tree any more become zombies; WAL files without unflushed entries are
 //!    recycled.
 //!
-//! Failure before 4: nothing has changed, and the store is latched. Failure in 4: it is unknown
-//! whether the edit is durable, so nothing is deleted and the store is latched; a reopen finds out.
+//! Failure before step 4: nothing has changed, and the store is latched. Failure in step 4: it is
+//! unknown whether the edit is durable, so nothing is deleted and the store is latched; a reopen
+//! finds out.
 //!
-//! If the device is too full for 4, this is unknown, too: nothing is deleted, and the requests stay
-//! at the head of the queue, with the files and memtables of their jobs. When there is space the
-//! same edits are appended again, in the place of the failed append (`disk/manifest`). So after a
-//! crash at any time the manifest is with them or without them, and the files for both states
-//! exist. Only an ingest does not wait: its edits are cut off the manifest and withdrawn
-//! ([`Installer::withdraw_ingest`]).
+//! If the device is too full for step 4, the outcome is also unknown: nothing is deleted, and the
+//! requests stay at the head of the queue, with the files and memtables of their jobs. When there
+//! is space, the same edits are appended again, in the place of the failed append
+//! (`disk/manifest`). So after a crash at any time the manifest either contains the edits or not,
+//! and the files for both states exist. Only an ingest does not wait: its edits are cut off the
+//! manifest and withdrawn ([`Installer::withdraw_ingest`]).
 //!
-//! Threads and locks: `leader` is only taken with `try_lock`, because it is held over file calls;
-//! if it is taken, the holder also handles the new request.
+//! Threads and locks: `leader` is only taken with `try_lock`, because it is held over file calls.
+//! If it is taken, its holder also handles the new request.
 
 pub(crate) mod dead_files;
 mod evict;
@@ -72,7 +73,7 @@ impl Leader {
     }
 }
 
-/// The leadership, held. Letting go of it wakes those who wait for it; a panic latches the store
+/// The held leadership. Releasing it wakes the threads that wait for it; a panic latches the store
 /// before that.
 struct Leading<'a> {
     held: Option<MutexGuard<'a, Leader>>,
@@ -103,7 +104,7 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// Makes changes of trees true.
+/// Installs changes of trees.
 pub(crate) struct Installer {
     shared: Arc<Shared>,
     reader: Arc<Reader>,
@@ -118,12 +119,12 @@ pub(crate) struct Installer {
     snapshotting: AtomicBool,
     /// Whether requests wait for space in the manifest.
     waiting: AtomicBool,
-    /// Held by an ingest, and by a checkpoint until its end is fixed. It is only taken with
-    /// `try_lock`.
+    /// Held by an ingest, by a change of keyspaces, and by a checkpoint until its end is fixed. It
+    /// is only taken with `try_lock`.
     ingests: Mutex<()>,
 }
 
-/// The parts that an installer works with.
+/// The parts of the store that an installer uses.
 pub(crate) struct Parts {
     pub shared: Arc<Shared>,
     pub reader: Arc<Reader>,
@@ -132,7 +133,7 @@ pub(crate) struct Parts {
     pub shape: Arc<dyn Shape>,
 }
 
-/// Nobody ingests files while this is held; waiters are woken when it is dropped.
+/// While this is held no files are ingested. Dropping it wakes waiters.
 pub(crate) struct WithoutIngests<'a> {
     held: Option<MutexGuard<'a, ()>>,
     shared: &'a Shared,
@@ -146,7 +147,7 @@ impl Drop for WithoutIngests<'_> {
 }
 
 impl Installer {
-    /// The manifest, and what it says.
+    /// Builds the installer from its parts, the manifest and the manifest's state.
     pub fn new(parts: Parts, (manifest, state): (Manifest, State)) -> Self {
         let Parts { shared, reader, log, catalog, shape } = parts;
         Self {
@@ -170,12 +171,12 @@ impl Installer {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// The SSTs that no tree shows any more.
+    /// The SSTs that are in no tree any more.
     pub fn dead(&self) -> &DeadFiles {
         &self.dead
     }
 
-    /// Waits until no files are being ingested; none will be while this is held.
+    /// Waits until no files are being ingested. No ingest begins while the result is held.
     pub fn without_ingests(&self) -> Result<WithoutIngests<'_>> {
         loop {
             let epoch = self.shared.channel.room_epoch();
@@ -187,8 +188,8 @@ impl Installer {
         }
     }
 
-    /// Makes a change while nobody else changes the manifest, and waits for that. Not for latency
-    /// paths.
+    /// Waits for the leadership and makes a change while no other thread changes the manifest. Not
+    /// for latency paths.
     pub fn alone<R>(self: &Arc<Self>, change: impl FnOnce(&mut Leader) -> Result<R>) -> Result<R> {
         loop {
             let epoch = self.shared.channel.room_epoch();
@@ -203,7 +204,7 @@ impl Installer {
         }
     }
 
-    /// Queues what is installed together: all of it is true, or nothing.
+    /// Queues requests that are installed together: all of them or none.
     pub fn submit(self: &Arc<Self>, requests: impl IntoIterator<Item = Request>) {
         self.queue.lock().extend(requests);
         let installer = self.clone();
@@ -211,7 +212,8 @@ impl Installer {
     }
 
     /// Installs the queued requests, unless another thread does. The leader checks the queue again
-    /// after it released the leadership, so no request of a thread that found it taken is left.
+    /// after it released the leadership, so no request of a thread that found the leadership taken
+    /// stays in the queue.
     pub fn install_all(self: &Arc<Self>) {
         loop {
             let Some(mut leader) = self.lead() else { return };
@@ -231,7 +233,7 @@ impl Installer {
         self.shared.events.write_log();
     }
 
-    /// False when there is no space: the requests wait in the queue then.
+    /// Returns false if there is no space; the requests then wait in the queue.
     fn install_or_put_back(self: &Arc<Self>, leader: &mut Leader, requests: Vec<Request>) -> bool {
         let in_use = |request: &Request| {
             leader.state.trees.contains_key(&request.tree) || planted::is(Bug::GoneInstalled)
@@ -246,7 +248,7 @@ impl Installer {
             self.waiting.store(false, Ordering::Release);
             return true;
         }
-        // Requests that wait for space may be in the manifest already.
+        // Requests that wait for space may already be in the manifest.
         let begun = self.waits();
         let result = self.install_group(leader, &requests);
         if matches!(result, Err(Error::Closed)) && !begun {
@@ -267,9 +269,9 @@ impl Installer {
         !refused
     }
 
-    /// Takes back the edits of the ingest under way if a full device refused them: they are not
-    /// true, now or after a crash. False if none of them was refused, or if they are being
-    /// installed; then the result of the install tells.
+    /// Withdraws the edits of the running ingest if a full device refused them: they have no
+    /// effect, now or after a crash. Returns false if none of them was refused, or if they are
+    /// being installed; the result of that install then decides.
     pub fn withdraw_ingest(self: &Arc<Self>) -> Result<bool> {
         if !self.waits() {
             return Ok(false);
@@ -290,26 +292,26 @@ impl Installer {
         forgotten.map(|()| found)
     }
 
-    /// Removes the files that a job wrote for a store that was closed before they were installed,
-    /// or for a tree that is not in use any more.
+    /// Removes the output files of a job whose store was closed before their install, or whose tree
+    /// is no longer in use.
     fn remove_outputs(&self, request: &Request) {
         let inputs = || request.inputs.iter().map(|file| file.number);
         for change in &request.edit.changes {
             if let Change::Add { table, .. } = change
                 && !inputs().any(|input| input == table.file.number)
             {
-                // Not removed is not lost: the next opening finds and removes it.
+                // If this fails, the next open finds and removes the file.
                 let _ = self.shared.env.fs().remove(&sst_path(&self.shared.dir, table.file.number));
             }
         }
     }
 
-    /// Replaces the state by a later one, which another process recorded.
+    /// Replaces the state by a later one that another process recorded.
     pub fn follow(&self, state: State) {
         loop {
             let epoch = self.shared.channel.room_epoch();
             if let Some(mut leader) = self.lead() {
-                // The old one is dropped when the leadership is given up.
+                // The old state is dropped after the leadership is released.
                 let _old = std::mem::replace(&mut leader.state, state);
                 drop(leader);
                 return;
@@ -342,7 +344,7 @@ impl Installer {
             .map(|request| Record::Edit(request.tree, request.edit.clone()))
             .collect();
         let mut numbers = self.manifest_numbers(min_wal);
-        // That of ingested files is published after their install.
+        // The number of ingested files is published after their install.
         let added = requests.iter().flat_map(|request| &request.edit.changes).filter_map(seq_of);
         numbers.last_seq = added.fold(numbers.last_seq, Ord::max);
         let mut told = vec![Record::Numbers(numbers), Record::Wals(self.log.listed(min_wal))];
@@ -396,7 +398,7 @@ impl Installer {
         Ok(())
     }
 
-    /// The directory entries of new files become durable, and their readers are opened ahead of the
+    /// Makes the directory entries of new files durable, and opens their readers before the first
     /// reads.
     fn open_readers(&self, requests: &[Request]) -> Result<()> {
         let mut any = false;
@@ -417,7 +419,7 @@ impl Installer {
         Ok(())
     }
 
-    /// The versions that the requests lead to, each checked.
+    /// The versions that result from the requests, each checked.
     fn next_versions(
         &self,
         state: &State,
@@ -431,7 +433,7 @@ impl Installer {
                     None => return Err(violated(Violation(format!("no tree {}", request.tree)))),
                 };
             let next = request.edit.apply(current).map_err(violated)?;
-            // `apply` checked what the edit changed; to check everything costs O(tables).
+            // `apply` checked the changed parts; a full check costs O(tables).
             if cfg!(any(feature = "invariants", debug_assertions)) {
                 let sound = next.check().and_then(|()| self.shape.check(&next));
                 sound.map_err(violated)?;
@@ -455,7 +457,7 @@ impl Installer {
     }
 }
 
-/// The memtables that these requests take out of their trees.
+/// The memtables that these requests remove from their trees.
 fn flushed_by(requests: &[Request]) -> Vec<MemtableId> {
     requests.iter().flat_map(|request| request.flushed.iter().copied()).collect()
 }
@@ -464,12 +466,12 @@ fn without(memtables: &[Arc<Memtable>], flushed: &[MemtableId]) -> Vec<Arc<Memta
     memtables.iter().filter(|memtable| !flushed.contains(&memtable.id())).cloned().collect()
 }
 
-/// Whether it comes from an ingest, which is no job.
+/// Whether the request comes from an ingest, which is no job.
 fn is_ingest(request: &Request) -> bool {
     request.job == JobId(0)
 }
 
-/// The largest sequence number of a table that comes.
+/// The largest sequence number of an added table.
 fn seq_of(change: &Change) -> Option<Seq> {
     match change {
         Change::Add { table, .. } => Some(table.file.seq_max),
@@ -477,7 +479,7 @@ fn seq_of(change: &Change) -> Option<Seq> {
     }
 }
 
-/// The files that a request takes away and does not give back.
+/// The files that a request removes and does not add again.
 fn gone(request: &Request) -> impl Iterator<Item = Arc<FileMeta>> {
     let gives = |change: &Change, file: &Arc<FileMeta>| match change {
         Change::Add { table, .. } => table.file.number == file.number,

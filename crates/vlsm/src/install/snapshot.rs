@@ -1,5 +1,5 @@
-//! The manifest begun anew, when its log has grown long: a snapshot of the state, then new edits.
-//! The snapshot is written without the leadership; edits of that time are written to both.
+//! Begins a new manifest when its log has grown long: a snapshot of the state, then new edits. The
+//! snapshot is written without the leadership; edits of that time are written to both manifests.
 
 use super::Installer;
 use crate::sync::atomic::Ordering;
@@ -8,8 +8,8 @@ use vlsm_core::Result;
 use vlsm_disk::manifest::SnapshotWriter;
 
 impl Installer {
-    /// Begins a new manifest with a snapshot, when the log has grown long. The snapshot is written
-    /// without the leader's lock; installs go on meanwhile.
+    /// Begins a new manifest with a snapshot, if the log has grown long. The snapshot is written
+    /// without the leader's lock, so installs continue meanwhile.
     pub(super) fn snapshot_manifest(self: &Arc<Self>) {
         if self.snapshotting.swap(true, Ordering::AcqRel) {
             return;
@@ -38,7 +38,7 @@ impl Installer {
                 let written = written.inspect_err(|_| leader.manifest.abort_snapshot())?;
                 let old = leader.manifest.finish_snapshot(written)?;
                 self.shared.counters.manifest_bytes.add(leader.manifest.len());
-                // Not removed is not lost: the next recovery finds and removes it.
+                // If this fails, the next recovery finds and removes the file.
                 let _ = self.shared.env.fs().remove(&old);
                 return Ok(());
             }

@@ -1,30 +1,29 @@
-//! Selects the versions of a user key that a job writes: those that some reader may still see, with
+//! Selects the versions of a user key that a job writes: those that a reader may still see, with
 //! merge operands combined where possible.
 //!
 //! The sorted snapshots cut the sequence numbers into *stripes*: the number of snapshots that do
 //! not see a version is its stripe. Readers see only the newest state of a stripe, so within one
 //! stripe:
-//! 1. the newest version that is not an operand decides; the ones below it are shadowed;
+//! 1. the newest version that is not an operand decides; the versions below it are shadowed;
 //! 2. a version below a range tombstone of the same stripe is hidden, and dropped like a shadowed
 //!    one;
-//! 3. operands are held back until the version that they apply to: then one put replaces all of
+//! 3. operands are held back until the version to which they apply; then one put replaces all of
 //!    them. If that version is in an older stripe or elsewhere in the tree, the operator may
-//!    combine the operands into one; else they are written unchanged, as they are if the operator
-//!    fails or panics;
-//! 4. if nothing older lies below, the key is absent before its first version, and absence is a
-//!    base.
+//!    combine the operands into one. Otherwise, or if the operator fails or panics, they are
+//!    written unchanged;
+//! 4. if no older version lies below, the key is absent before its first version, and the operands
+//!    apply to absence.
 //!
-//! A hot key's newest version that stays in memory (`hot`) shadows like any other and is not
+//! The newest version of a hot key that stays in memory (`hot`) shadows like any other, but is not
 //! written.
 //!
-//! A tombstone in the oldest stripe is dropped too when nothing older lies below. A value that has
-//! expired and that no snapshot sees becomes a tombstone. The compaction filter is called for the
-//! remaining value of the newest stripe; if it panics, the value stays unchanged.
+//! A tombstone in the oldest stripe is dropped, too, if no older version lies below. An expired
+//! value that no snapshot sees becomes a tombstone. The compaction filter is called for the
+//! remaining value of the newest stripe. If it panics, the value stays unchanged.
 //!
-//! Invariants: the output ascends in tree order, because only operands of one key are held back; an
-//! operand is never lost. Bound: at most [`HELD_MAX`] operands or [`HELD_BYTES`] are held back;
-//! beyond that the stripe's operands are written unchanged. Threads and locks: owned by one job, no
-//! lock.
+//! Invariants: the output ascends in tree order, because only operands of one key are held back; no
+//! operand is lost. Bound: at most [`HELD_MAX`] operands and [`HELD_BYTES`] are held back; beyond
+//! that the stripe's operands are written unchanged. Threads and locks: owned by one job, no lock.
 
 use crate::job::merge::MergeCounters;
 use crate::job::output::{Fragment, Outputs};
@@ -36,25 +35,25 @@ use vlsm_core::key::{EXPIRY_LEN, MAX_VALUE_LEN};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Kind, Micros, RangeTombstones, Result, Seq, Trailer};
 
-/// Operands held back at once, and their bytes.
+/// The most operands held back at once, and their most bytes.
 const HELD_MAX: usize = 1000;
 const HELD_BYTES: usize = 1 << 20;
 
-/// The facts by which a job decides which versions of a key stay.
+/// The facts by which a job selects the versions of a key that stay.
 #[derive(Default)]
 pub(crate) struct MergeContext {
     /// The sequence numbers that readers hold, as of the job's start.
     pub snapshots: Vec<Seq>,
-    /// Whether no older version of the job's keys lies below its output.
+    /// Whether no older version of any key of the job lies below its output.
     pub nothing_below: bool,
     /// The range tombstones of all inputs.
     pub ranges: RangeTombstones,
-    /// Entries that stay in memory, in order: each is the newest of its key.
+    /// Entries that stay in memory, in order; each is the newest of its key.
     pub left_out: Vec<Seq>,
-    /// Whether memtables among the inputs may have the same entry.
+    /// Whether several memtables among the inputs may have the same entry.
     pub copies: bool,
     pub rules: Arc<Rules>,
-    /// Whether the compaction filter is asked, where there is one.
+    /// Whether the compaction filter is called, if there is one.
     pub filters: bool,
     /// Wall-clock time of the job's start.
     pub now: Micros,
@@ -63,13 +62,14 @@ pub(crate) struct MergeContext {
 }
 
 impl MergeContext {
-    /// How many snapshots do not see this sequence number.
+    /// The number of snapshots that do not see this sequence number.
     #[inline]
     fn stripe(&self, seq: Seq) -> usize {
         self.snapshots.partition_point(|snapshot| *snapshot < seq)
     }
 
-    /// Of each fragment the newest tombstone of each stripe: the others hide nothing more.
+    /// The newest tombstone of each stripe in each fragment. The other tombstones hide no further
+    /// entries.
     fn hiding(&self) -> RangeTombstones {
         let mut ranges = self.ranges.clone();
         ranges.retain(|seqs| {
@@ -80,7 +80,7 @@ impl MergeContext {
         ranges
     }
 
-    /// Those of them that must be written.
+    /// The tombstones among these that must be written.
     fn lasting(&self, mut hiding: RangeTombstones) -> RangeTombstones {
         if self.nothing_below {
             let lasts = |seq: &Seq| self.stripe(*seq) > 0;
@@ -90,18 +90,18 @@ impl MergeContext {
     }
 }
 
-/// Where the current stripe of the current key stands.
+/// The state of the current stripe of the current key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Only operands so far, all of them held back.
     Open,
-    /// Only operands so far, and they went out as they are.
+    /// Only operands so far, which were written unchanged.
     GaveUp,
     /// Older versions do not matter.
     Decided,
 }
 
-/// Decides over versions, key by key.
+/// Selects versions, key by key.
 pub(crate) struct Combine {
     context: MergeContext,
     /// The fragments that hide entries, in key order, and the first fragment that does not end
@@ -112,21 +112,21 @@ pub(crate) struct Combine {
     over: Option<usize>,
     stripe: usize,
     state: State,
-    /// The operands held back, newest first, with their places in `bytes`, and their key.
+    /// The held-back operands, newest first, with their places in `bytes`, and their key.
     held: Vec<(Seq, Range<usize>)>,
     bytes: Vec<u8>,
     key: Vec<u8>,
-    /// Whether an entry of the current key went out.
+    /// Whether an entry of the current key was written.
     key_is_out: bool,
-    /// Whether the newest version of a key, if it is a put, is written as it is, and none of the
-    /// others.
+    /// Whether, if the newest version of a key is a put, it is written unchanged, and no other
+    /// version.
     is_plain: bool,
     pub outputs: Outputs,
     pub counters: MergeCounters,
 }
 
 impl Combine {
-    /// Decides by this, and writes there.
+    /// Selects by `context`, and writes to `outputs`.
     pub fn new(mut context: MergeContext, mut outputs: Outputs) -> Self {
         context.snapshots.sort_unstable();
         context.snapshots.dedup();
@@ -155,7 +155,8 @@ impl Combine {
         }
     }
 
-    /// The next entry in tree order; `new_key` when the one before had another user key.
+    /// Handles the next entry in tree order. `new_key` states that the previous entry had another
+    /// user key.
     #[inline]
     pub fn entry(
         &mut self,
@@ -165,7 +166,7 @@ impl Combine {
         value: &[u8],
     ) -> Result<()> {
         if self.is_plain && new_key && trailer.kind_number() == Kind::Put as u8 {
-            // As below, where nothing of it applies.
+            // The same as `any_entry` does in this case.
             self.end_key();
             (self.stripe, self.state, self.key_is_out) = (0, State::Decided, false);
             self.emit_now(key, trailer, value);
@@ -212,12 +213,12 @@ impl Combine {
         self.base(gave_up, key, trailer, value)
     }
 
-    /// Whether the same entry may come from two memtables.
+    /// Whether two memtables may have the same entry.
     pub fn allows_copies(&self) -> bool {
         self.context.copies
     }
 
-    /// The next entry is of another key, or there is none.
+    /// Ends the current key: the next entry has another key, or there is none.
     #[inline]
     pub fn end_key(&mut self) {
         if !self.held.is_empty() {
@@ -233,7 +234,7 @@ impl Combine {
         self.over = over.then_some(self.next);
     }
 
-    /// Whether a range tombstone of the current stripe lies over a version of it.
+    /// Whether a range tombstone of the current stripe covers this version of the stripe.
     #[inline]
     fn is_hidden(&self, seq: Seq) -> bool {
         let Some(over) = self.over else { return false };
@@ -242,7 +243,7 @@ impl Combine {
         newer > 0 && self.context.stripe(seqs[newer - 1]) == self.stripe
     }
 
-    /// A version that is not an operand, and which no newer one of its stripe shadows.
+    /// Handles a version that is not an operand and that no newer version of its stripe shadows.
     #[inline]
     fn base(&mut self, gave_up: bool, key: &[u8], trailer: Trailer, value: &[u8]) -> Result<()> {
         if !self.context.left_out.is_empty()
@@ -264,7 +265,7 @@ impl Combine {
             let base = match trailer.kind() {
                 Some(Kind::Put) => Some(Some(value)),
                 Some(Kind::Delete) => Some(None),
-                // Not in a keyspace with a merge operator.
+                // This does not occur in a keyspace with a merge operator.
                 _ => None,
             };
             if base.is_some_and(|base| self.combine(base)) {
@@ -308,7 +309,7 @@ impl Combine {
         self.context.filters && self.context.rules.filter.is_some()
     }
 
-    /// A value that no snapshot sees, as the compaction filter leaves it.
+    /// Applies the compaction filter to a value that no snapshot sees, and writes the result.
     #[cold]
     fn filtered(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) {
         let skip = if trailer.kind() == Some(Kind::PutExpiring) { EXPIRY_LEN } else { 0 };
@@ -346,13 +347,14 @@ impl Combine {
         self.held.push((trailer.seq(), start..self.bytes.len()));
     }
 
-    /// No base was met in the stripe of what is held back.
+    /// Ends a stripe without a base for its held-back operands.
     #[cold]
     fn end_stripe(&mut self, ends_key: bool) {
         if self.held.is_empty() {
             return;
         }
-        // A range tombstone of the stripe that does not hide them is older than all of them.
+        // If a range tombstone of the stripe does not hide the operands, it is older than all of
+        // them.
         let of_stripe = |seq: &Seq| self.context.stripe(*seq) == self.stripe;
         let deleted = self.over.is_some_and(|over| self.hiding[over].seqs.iter().any(of_stripe));
         let is_absent = deleted || (ends_key && self.context.nothing_below);
@@ -365,8 +367,8 @@ impl Combine {
         self.keep_held();
     }
 
-    /// Writes the held-back operands as one put over this base. False if the operator cannot
-    /// combine them.
+    /// Writes the held-back operands as one put over this base. Returns false if the operator
+    /// cannot combine them.
     fn combine(&mut self, base: Option<&[u8]>) -> bool {
         let operands = self.operands();
         let Ok(value) = self.context.rules.merge(&self.key, base, &operands) else { return false };
@@ -382,7 +384,7 @@ impl Combine {
         true
     }
 
-    /// One operand in place of those held back. False when the operator cannot.
+    /// Replaces the held-back operands by one. Returns false if the operator cannot combine them.
     fn combine_partly(&mut self) -> bool {
         let operands = self.operands();
         let Some(one) = self.context.rules.merge_partial(&self.key, &operands) else {
@@ -419,7 +421,7 @@ impl Combine {
     }
 }
 
-/// The fragments in key order, joined where equal ones meet.
+/// The fragments in key order; adjacent equal fragments are joined.
 fn fragments(ranges: &RangeTombstones) -> Vec<Fragment> {
     let mut fragments: Vec<Fragment> = Vec::new();
     for (lo, fragment) in ranges.iter() {

@@ -1,12 +1,12 @@
-//! The files that a job writes: created, written, synced and, if the job is cancelled, removed, all
-//! in the background.
+//! The files that a job writes. They are created, written, synced and, if the job is cancelled,
+//! removed in the background.
 //!
 //! 1. The first chunk of an SST creates its file. Chunks queue until the file exists.
 //! 2. Each chunk is written by a call of its own; its memory is reused.
-//! 3. When all are written, one call syncs all files of the job.
+//! 3. When all chunks are written, one call syncs all files of the job.
 //!
-//! A cancelled job may have calls in flight. Writes to a removed file are harmless; a file that is
-//! created after the cancel removes itself.
+//! A cancelled job may have calls in flight. Writes to a removed file are harmless. A call that
+//! creates a file after the cancel removes it again.
 
 use crate::job::Context;
 use crate::job::output::{Outputs, WriteRequest};
@@ -35,7 +35,7 @@ struct OutputFile {
 #[derive(Default)]
 pub(crate) struct OutputFiles {
     files: Vec<OutputFile>,
-    /// Chunks whose file is not made yet.
+    /// Chunks whose file does not exist yet.
     queued: VecDeque<WriteRequest>,
     writing: Vec<Pending<AlignedBuf>>,
     bytes: u64,
@@ -45,13 +45,13 @@ pub(crate) struct OutputFiles {
 }
 
 impl OutputFiles {
-    /// Whether a call failed. The job then ends at once, even if it is paused: an error that is
-    /// told later says how the device was, and a device that was full may have room again.
+    /// Whether a call failed. The job then ends at once, even if it is paused, because a late error
+    /// reports an earlier state of the device: a device that was full may have room again.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// The function that a failed call passes its error through.
+    /// Returns the function through which a failed call passes its error.
     fn failure(&self) -> impl Fn(Error) -> Error + Send + 'static {
         let failed = self.failed.clone();
         move |error| {
@@ -60,7 +60,7 @@ impl OutputFiles {
         }
     }
 
-    /// Takes note of the calls that ended.
+    /// Collects the results of the calls that ended.
     pub fn collect(&mut self, outputs: &mut Outputs) -> Result<()> {
         let mut index = 0;
         while index < self.writing.len() {
@@ -81,7 +81,8 @@ impl OutputFiles {
         Ok(())
     }
 
-    /// Has the chunks written that are ready: as bulk, but at once where they free memtables.
+    /// Submits writes of the chunks that are ready. They are bulk I/O, except that a job that frees
+    /// memtables writes at once.
     pub fn write(
         &mut self,
         context: &Context,
@@ -144,7 +145,7 @@ impl OutputFiles {
         self.queued.is_empty() && self.writing.is_empty() && outputs.unwritten() == 0
     }
 
-    /// Has all files synced. The manifest records their age, if it is given, instead of the
+    /// Submits a sync of all files. If `age` is given, the manifest records it instead of the
     /// sequence numbers of their entries.
     pub fn sync(
         &mut self,
@@ -176,19 +177,19 @@ impl OutputFiles {
         self.metas.clone()
     }
 
-    /// Bytes handed to the device and number of files.
+    /// The bytes handed to the device, and the number of files.
     pub fn written(&self) -> (Bytes, u64) {
         (Bytes(self.bytes), self.files.len() as u64)
     }
 
-    /// Removes the files in the background; returns the bytes written in vain.
+    /// Removes the files in the background. Returns the wasted bytes.
     pub fn discard(self, shared: &Arc<Shared>) -> Bytes {
         self.given_up.store(true, Ordering::SeqCst);
         let files = self.files;
         let env = shared.env.clone();
         shared.in_background(move || {
             for file in files {
-                // Not removed is not lost: the next opening finds and removes it.
+                // If this fails, the next open finds and removes the file.
                 let _ = env.fs().remove(&file.path);
             }
         });

@@ -1,21 +1,21 @@
-//! The hot keys of the memtables that a flush takes: they stay in memory (`write/keep`).
+//! Selects the hot keys of the memtables that a flush takes; they stay in memory (`write/keep`).
 //!
 //! Source: "TRIAD: Creating Synergies Between Memory, Disk and Log in Log Structured Key-Value
 //! Stores" (2017), TRIAD-MEM. Rules:
-//! 1. a first pass over the memtables counts, for each number of versions that a key has, the keys
-//!    with as many and their bytes. A key counts if its newest version is a put that does not
+//! 1. a first pass over the memtables counts, for each number of versions, the keys with this
+//!    number of versions and their bytes. A key counts if its newest version is a put that does not
 //!    expire, has an older version, and is not larger than [`PART`];
 //! 2. the keys with the most versions are hot, as long as they are at most the given share of all
 //!    keys, and their bytes at most half of the memtables'. Among keys with equally many versions
 //!    the first ones in key order are taken;
 //! 3. a second pass hands the newest versions of hot keys to [`Keeps`], [`PART`] bytes at a time.
-//!    It may decline any of them; what it takes is noted in the oldest of the memtables.
+//!    It may decline any of them. Accepted versions are recorded in the oldest of the memtables.
 //!
 //! Memory: a counter for each number of versions, and one part. A step is bounded in bytes, and
-//! waits for no device: while a part is written to the WAL, the stage is blocked.
+//! does not wait for the device: while a part is written to the WAL, the stage is blocked.
 //!
-//! None is hot if a memtable has a large batch as a part, or entries that are not in the WAL: to
-//! log a part of them would tear their batches.
+//! No key is hot if a memtable has a large batch as a part, or entries that are not in the WAL,
+//! because logging some of these entries would tear their batches.
 
 use crate::memtable::Memtable;
 use crate::read::merge_cursor::{Direction, MergeCursor};
@@ -23,9 +23,9 @@ use std::sync::Arc;
 use vlsm_core::{Bytes, Cursor, Kind, Result, Seq, Trailer, TreeId};
 use vlsm_disk::Pending;
 
-/// Bytes of keys and values that are kept at once: the sequencing step is held for them.
+/// Bytes of keys and values that are kept in one call, during which the sequencing step is held.
 const PART: usize = 16 << 10;
-/// Keys with so many versions or more count alike.
+/// Keys with at least this many versions are counted together.
 const VERSIONS_MAX: usize = 255;
 
 /// The newest version of a hot key.
@@ -37,9 +37,10 @@ pub(crate) struct Hot {
 
 /// The fate of some hot keys.
 pub(crate) enum Kept {
-    /// So many keys of so many bytes are in memory and logged; the write to the WAL is under way.
+    /// This number of keys, with this number of bytes, is in memory and logged; the write to the
+    /// WAL is in flight.
     Some(u64, u64, Pending<()>),
-    /// None of them: there is no room just now.
+    /// None of them, because there is no room at the moment.
     None,
     /// None of them, and no others of these memtables.
     Never,
@@ -47,40 +48,40 @@ pub(crate) enum Kept {
 
 /// Keeps hot keys in memory.
 pub(crate) trait Keeps: Send + Sync {
-    /// Brings entries of memtables that are being flushed into the active memtable, and into the
-    /// WAL, and notes in the oldest of these memtables which it took.
+    /// Copies entries of memtables that are being flushed into the active memtable and the WAL, and
+    /// records the accepted entries in the oldest of these memtables.
     fn keep(&self, tree: TreeId, flushed: &[Arc<Memtable>], hot: &[Hot]) -> Kept;
 }
 
-/// Which keys flushes leave in memory, and who keeps them.
+/// The share of keys that flushes leave in memory, and the part that keeps them.
 #[derive(Clone)]
 pub(crate) struct HotKeys {
-    /// The share of a memtable's keys.
+    /// The largest share of the keys of flushed memtables that may be hot.
     pub share: f64,
     pub keeps: Arc<dyn Keeps>,
 }
 
-/// Keys with one number of versions.
+/// The keys with the same number of versions.
 #[derive(Clone, Copy, Default)]
 struct Count {
     keys: u64,
     bytes: u64,
 }
 
-/// The key that the walk is at: its newest version, and how many it has.
+/// The current key of the walk: its newest version, and the number of its versions.
 #[derive(Default)]
 struct Current {
     key: Vec<u8>,
     /// Filled in the second pass only.
     value: Vec<u8>,
-    /// Of the key and the value.
+    /// The bytes of the key and the value.
     bytes: u64,
     trailer: Option<Trailer>,
     versions: usize,
 }
 
 impl Current {
-    /// Whether it may be hot.
+    /// Its sequence number and number of versions, if it may be hot.
     fn counts(&self) -> Option<(Seq, usize)> {
         let trailer = self.trailer.filter(|trailer| trailer.kind() == Some(Kind::Put))?;
         let counts = self.versions > 1 && self.bytes <= PART as u64;
@@ -88,17 +89,17 @@ impl Current {
     }
 }
 
-/// The outcome of one step of choosing.
+/// The outcome of a step of the choice.
 pub(crate) enum Chosen {
-    /// Something; there is more to do.
+    /// The step did work; there is more to do.
     Ran,
-    /// Nothing: a part is being written to the WAL.
+    /// The step did nothing, because a part is being written to the WAL.
     Blocked,
     /// All hot keys are chosen and kept.
     Done,
 }
 
-/// The choice of hot keys, under way.
+/// A running choice of hot keys.
 pub(crate) struct Choosing {
     tree: TreeId,
     hot: HotKeys,
@@ -106,11 +107,11 @@ pub(crate) struct Choosing {
     entries: MergeCursor,
     begun: bool,
     current: Current,
-    /// All keys of the memtables.
+    /// The number of keys of the memtables.
     keys: u64,
     counts: Box<[Count; VERSIONS_MAX + 1]>,
-    /// From the second pass on: the least number of versions of hot keys, and how many with just
-    /// that number may still be taken.
+    /// From the second pass on: the least number of versions of hot keys, and the keys and bytes
+    /// with exactly that number that may still be taken.
     least: Option<(usize, Count)>,
     part: Vec<Hot>,
     part_bytes: usize,
@@ -119,7 +120,7 @@ pub(crate) struct Choosing {
 }
 
 impl Choosing {
-    /// The choice among the keys of these memtables. None if no key of them can be hot.
+    /// The choice among the keys of these memtables. None if none of them can be hot.
     pub fn of(tree: TreeId, hot: &HotKeys, memtables: &[Arc<Memtable>]) -> Option<Self> {
         let excluded = |memtable: &Arc<Memtable>| memtable.has_parts() || memtable.is_unlogged();
         if memtables.is_empty() || memtables.iter().any(excluded) {
@@ -144,12 +145,12 @@ impl Choosing {
         })
     }
 
-    /// How many keys were kept, and their bytes.
+    /// The number of kept keys, and their bytes.
     pub fn kept(&self) -> (u64, Bytes) {
         (self.kept.keys, Bytes(self.kept.bytes))
     }
 
-    /// Looks at about `quantum` bytes, or keeps one part.
+    /// Reads about `quantum` bytes of entries, or keeps one part.
     pub fn step(&mut self, quantum: u64) -> Result<Chosen> {
         if let Some(writing) = self.writing.take() {
             match writing.try_take() {
@@ -182,7 +183,7 @@ impl Choosing {
         Ok(Chosen::Ran)
     }
 
-    /// The walk is at the newest version of a key.
+    /// Begins a key: the walk is at its newest version.
     fn begin_key(&mut self) {
         let Some(entry) = self.entries.entry() else { return };
         let current = &mut self.current;
@@ -197,7 +198,7 @@ impl Choosing {
         current.versions = 1;
     }
 
-    /// All versions of the current key were met.
+    /// Ends the current key, after all its versions.
     fn end_key(&mut self) {
         self.keys += u64::from(self.current.trailer.is_some());
         let Some((seq, versions)) = self.current.counts() else { return };
@@ -221,7 +222,7 @@ impl Choosing {
         self.part.push(Hot { key: key.clone(), seq, value: value.clone() });
     }
 
-    /// The walk is at its end: the first pass is followed by a second one if any key is hot.
+    /// Ends a pass. The first pass is followed by a second one if any key is hot.
     fn end_pass(&mut self) -> Chosen {
         self.end_key();
         self.current = Current::default();
@@ -248,7 +249,7 @@ impl Choosing {
             }
             (left.keys, left.bytes) = (left.keys - count.keys, left.bytes - count.bytes);
         }
-        // All that count.
+        // All counted keys are hot.
         let any = self.counts.iter().any(|count| count.keys > 0);
         any.then_some((2, self.counts[2]))
     }
@@ -270,8 +271,8 @@ impl Choosing {
     }
 }
 
-/// The entries of these memtables that their flush leaves out: memtables that it does not take
-/// have them.
+/// The entries of these memtables that their flush leaves out, because memtables that it does not
+/// take have them.
 pub(crate) fn left_out(memtables: &[Arc<Memtable>]) -> Vec<Seq> {
     let taken = |holder| memtables.iter().any(|memtable| memtable.id() == holder);
     let left = memtables.iter().flat_map(|memtable| memtable.left());

@@ -1,21 +1,21 @@
-//! The hot loop of flushes and compactions: merges many sorted sources into one, without the
+//! The hot loop of flushes and compactions: merges many sorted sources into one, and drops the
 //! versions that no reader can see.
 //!
-//! 1. Each source has a head, its next entry. The heads are kept in a short sorted list, by eight
-//!    bytes of the key first (those after what all keys have in common) and by whole entries where
-//!    these tie.
-//! 2. The first head is the next entry. `combine` decides about it. Range tombstones up to its key
-//!    are written before it.
-//! 3. The source moves on. As long as its new head stays first, that costs one comparison.
+//! 1. Each source has a head, its next entry. The heads are kept in a short sorted list. They are
+//!    compared by eight bytes of the key first (those after the common prefix of all keys), and by
+//!    whole entries if these are equal.
+//! 2. The first head is the next entry, which `combine` handles. Range tombstones up to its key are
+//!    written before it.
+//! 3. The source moves on. As long as its new head stays first, this costs one comparison.
 //!
-//! A step never waits: it asks the I/O pool for chunks ahead, and says `Blocked` when a head's
-//! chunk is not there or too much output is unwritten. So any step may be the last one before a
-//! pause or a cancel.
+//! A step never waits: it requests chunks from the I/O pool ahead, and returns `Blocked` if a
+//! head's chunk has not arrived or too much output is unwritten. So a job may be paused or
+//! cancelled after any step.
 //!
 //! Invariants: M1 entries leave in tree order, each exactly once (checked: a source out of order is
-//! corrupt; only memtables may have the same entry twice, of a hot key whose flush failed once); M2
-//! no allocation per entry; M3 at most two chunks per source are outstanding or ready. Threads and
-//! locks: owned by one job; a step holds no lock but the pool's own for a moment.
+//! corrupt; only memtables may have the same entry twice, that of a hot key whose flush failed
+//! once); M2 no allocation per entry; M3 at most two chunks per source are outstanding or ready.
+//! Threads and locks: owned by one job; a step takes no lock except the pool's own, for a moment.
 
 use super::combine::{Combine, MergeContext};
 use super::output::Outputs;
@@ -25,21 +25,21 @@ use vlsm_core::{Cursor, Error, KeyBuf, Result, Trailer, key};
 use vlsm_disk::sst::{Scan, Scanner};
 use vlsm_disk::{AlignedBuf, Pending, Ranked, Way};
 
-/// Bytes of the chunks that are read of each table.
+/// The most bytes of a chunk that is read from a table.
 pub(crate) const READ_LEN: usize = 256 << 10;
-/// Bytes of a chunk below which one is read ahead instead of [`READ_DEPTH`].
+/// If chunks are shorter than this, one is read ahead instead of [`READ_DEPTH`].
 pub(crate) const READ_LEN_WANTED: usize = 16 << 10;
-/// Bytes of input that a turn of writing range tombstones counts as.
+/// The bytes of input for which a turn of writing range tombstones counts.
 const RANGES_LEN: u64 = 4 << 10;
-/// Chunks of one source that are outstanding or ready.
+/// The most chunks of one source that are in flight or ready.
 pub(crate) const READ_DEPTH: usize = 2;
 
 /// The outcome of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It merged this many bytes of input.
+    /// The step merged this many bytes of input.
     Ran(u64),
-    /// Nothing: it lacks a chunk, or room for output.
+    /// The step did nothing: a chunk is missing, or room for output.
     Blocked,
     /// All entries are merged; their SSTs are closed.
     Done,
@@ -54,9 +54,9 @@ pub(crate) struct MergeCounters {
     pub entries_out: u64,
     /// Versions that no reader can see, because of newer ones or of range tombstones.
     pub dropped_shadowed: u64,
-    /// Operands and values that went into others.
+    /// Operands and values that were combined into others.
     pub combined: u64,
-    /// Tombstones with nothing below.
+    /// Dropped tombstones without older versions below.
     pub dropped_tombstones: u64,
     /// Bytes of keys, trailers and values that came in.
     pub bytes_in: u64,
@@ -66,20 +66,20 @@ pub(crate) struct MergeCounters {
 
 /// A sorted sequence of entries.
 pub(crate) enum Source {
-    /// Of a memtable.
+    /// The entries of a memtable.
     Memory(Box<dyn Cursor + Send>),
-    /// Of the tables of one run.
+    /// The entries of the tables of one run.
     Tables(Box<TableSource>),
 }
 
-/// A scanner and the chunks that are on their way to it.
+/// A scanner, and its chunks in flight.
 pub(crate) struct TableSource {
     scanner: Scanner,
     reads: Vec<(u64, Pending<AlignedBuf>)>,
 }
 
 impl TableSource {
-    /// To the next entry, the first one at first.
+    /// Moves to the next entry; the first call moves to the first entry.
     #[inline(always)]
     fn advance(&mut self) -> Result<Scan> {
         match self.scanner.advance() {
@@ -90,7 +90,7 @@ impl TableSource {
 }
 
 impl Source {
-    /// All entries of a memtable that gets no more of them.
+    /// All entries of a memtable to which no more are added.
     pub fn memory(cursor: impl Cursor + Send + 'static) -> Self {
         Self::Memory(Box::new(cursor))
     }
@@ -140,7 +140,7 @@ impl Source {
         }
     }
 
-    /// Goes to the first entry.
+    /// Moves to the first entry.
     fn start(&mut self) -> Result<Scan> {
         match self {
             Self::Memory(cursor) => {
@@ -151,7 +151,7 @@ impl Source {
         }
     }
 
-    /// Hands in the chunks that arrived and asks for the next ones.
+    /// Hands the arrived chunks to the scanner, and requests the next ones.
     fn pump(&mut self, pool: Ranked<'_>) -> Result<()> {
         let Self::Tables(tables) = self else { return Ok(()) };
         let mut index = 0;
@@ -214,11 +214,11 @@ pub(crate) struct Merge {
     sources: Vec<Source>,
     /// Heads in tree order, the next entry first.
     order: Vec<Head>,
-    /// Sources whose head is not there.
+    /// Sources whose head has not arrived.
     waiting: Vec<u32>,
     started: bool,
     done: bool,
-    /// Bytes that all keys begin with.
+    /// The length of the common prefix of all keys.
     common: usize,
     combine: Combine,
     last_key: KeyBuf,
@@ -227,10 +227,10 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    /// A merge of these sources, in no order.
+    /// A merge of these sources, which may be in any order.
     ///
     /// # Errors
-    /// The error of a memtable's cursor.
+    /// Any error of a memtable's cursor.
     pub fn new(mut sources: Vec<Source>, context: MergeContext, outputs: Outputs) -> Result<Self> {
         let mut bounds = None;
         for source in &mut sources {
@@ -252,12 +252,12 @@ impl Merge {
         })
     }
 
-    /// The SSTs it writes.
+    /// The SSTs that the merge writes.
     pub fn outputs(&mut self) -> &mut Outputs {
         &mut self.combine.outputs
     }
 
-    /// Its counters.
+    /// The counters of the merge.
     pub fn counters(&self) -> MergeCounters {
         let read = |source: &Source| match source {
             Source::Memory(_) => 0,
@@ -269,8 +269,8 @@ impl Merge {
     /// Merges at most about `quantum` bytes of input.
     ///
     /// # Errors
-    /// The error of a read, or [`Error::Corruption`]. The merge must not be stepped again then.
-    // Under this name a profiler counts all that merging costs.
+    /// Any error of a read, or [`Error::Corruption`]. The merge must not be stepped again after it.
+    // Not inlined, so that a profiler counts the whole cost of merging under this name.
     #[inline(never)]
     pub fn step(&mut self, pool: Ranked<'_>, quantum: u64) -> Result<Step> {
         if self.done {
@@ -306,7 +306,7 @@ impl Merge {
         }
     }
 
-    /// Memtables have their heads at once; tables wait for their first chunk.
+    /// Gets the first heads: those of memtables at once; tables wait for their first chunk.
     fn start(&mut self) -> Result<()> {
         self.started = true;
         for index in 0..self.sources.len() {
@@ -316,14 +316,14 @@ impl Merge {
         Ok(())
     }
 
-    /// Gets the heads that were not there. False when one still is not.
+    /// Gets the missing heads. Returns false if one is still missing.
     fn fetch_heads(&mut self, pool: Ranked<'_>) -> Result<bool> {
         for _ in 0..self.waiting.len() {
             let Some(index) = self.waiting.pop() else { break };
             let source = &mut self.sources[index as usize];
             source.pump(pool)?;
             let scan = source.advance()?;
-            // The chunk before is free now: its memory serves the read after the next.
+            // The previous chunk is free now; its memory serves the read after the next.
             source.pump(pool)?;
             self.place(index, scan);
             if scan == Scan::NeedMore {
@@ -333,7 +333,7 @@ impl Merge {
         Ok(self.waiting.is_empty())
     }
 
-    /// Notes where a source is.
+    /// Records the state of a source.
     fn place(&mut self, index: u32, scan: Scan) {
         match scan {
             Scan::Entry => {
@@ -361,7 +361,8 @@ impl Merge {
         key::compare(a.key(), a.trailer(), b.key(), b.trailer()) == Ordering::Less
     }
 
-    /// Merges until about `left` bytes came in, a head is missing, or too much is unwritten.
+    /// Merges until about `left` bytes were merged, a head is missing, or too much output is
+    /// unwritten.
     fn run(&mut self, left: u64) -> Result<()> {
         let end = self.combine.counters.bytes_in.saturating_add(left);
         while let Some(head) = self.order.first().copied() {
@@ -385,8 +386,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Goes on with the range tombstones up to the first entry's key. False when there is more to
-    /// do.
+    /// Handles the range tombstones up to the first entry's key. Returns false if there are more.
     fn advance_ranges(&mut self, head: Head) -> bool {
         let key = self.sources[head.source as usize].key();
         if key == &self.last_key[..] && self.combine.counters.entries_in > 0 {
@@ -400,7 +400,7 @@ impl Merge {
         done
     }
 
-    /// Hands the first entry over.
+    /// Hands the first entry to `combine`.
     #[inline]
     fn emit(&mut self, head: Head) -> Result<()> {
         let source = &self.sources[head.source as usize];
@@ -409,7 +409,7 @@ impl Merge {
         let counters = &mut self.combine.counters;
         let mut new_key = true;
         if head.prefix <= self.last_prefix && counters.entries_in > 0 {
-            // The prefixes do not say it.
+            // The prefixes do not decide.
             let order = match head.prefix.cmp(&self.last_prefix) {
                 Ordering::Equal => key.cmp(&self.last_key),
                 other => other,
@@ -435,7 +435,7 @@ impl Merge {
         self.combine.entry(new_key, key, trailer, value)
     }
 
-    /// Moves the first source to where its new head belongs.
+    /// Moves the first source to the place of its new head.
     #[inline]
     fn reorder(&mut self, index: u32) {
         let head = self.head(index);
@@ -445,7 +445,7 @@ impl Merge {
         }
     }
 
-    /// The same, where the prefixes do not say that it stays the first one.
+    /// The same, if the prefixes do not show that it stays first.
     #[inline(never)]
     fn move_back(&mut self, head: Head) {
         let after = &self.order[1..];

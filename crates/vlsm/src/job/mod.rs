@@ -1,18 +1,19 @@
-//! Flushes and compactions: values that run in steps, and never wait.
+//! Flushes and compactions. A job is a value that runs in steps, and never waits.
 //!
-//! A job goes through these stages. Each step does the work that needs no wait and returns `Ran`,
+//! A job goes through these stages. Each step does the work that needs no wait, and returns `Ran`,
 //! `Blocked` (on the device), or `Done` with a request to install:
 //! 1. *Opening* (compactions): the readers of the input files are opened in the background.
 //!
-//!    *Choosing* (flushes of shapes that ask for it): the hot keys stay in memory (`hot`).
-//! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), `files` has them written.
-//! 3. *Syncing*: all chunks are written; the files are made durable in one call of the background.
+//!    *Choosing* (flushes, if the shape keeps hot keys): the hot keys stay in memory (`hot`).
+//! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), and `files` writes them.
+//! 3. *Syncing*: all chunks are written; one call in the background makes the files durable.
 //!
-//! A trivial move has no stage: its edit is its whole work.
+//! A trivial move has none of these stages; it only makes its edit.
 //!
-//! Invariants: J1 inputs and snapshots are frozen when the job is made; J2 tombstones (of ranges
-//! too: a table's range covers its range tombstones) are dropped by a decision at that time:
-//! nothing older lies below in the range, which its reservation keeps true.
+//! Invariants: J1 inputs and snapshots are frozen when the job is created; J2 whether tombstones
+//! are dropped is decided at that time: only if no older version lies below in the job's range, and
+//! its reservation keeps this true. This includes range tombstones, because a table's range covers
+//! them.
 
 mod combine;
 pub(crate) mod files;
@@ -45,7 +46,7 @@ use vlsm_disk::{Charge, Pending, Rank};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, Class, CutRule};
 
-/// The context that jobs need of their store.
+/// The parts of the store that jobs use.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub shared: Arc<Shared>,
@@ -58,16 +59,16 @@ pub(crate) struct Context {
     pub hot: Option<HotKeys>,
 }
 
-/// A finished job: what is to be installed.
+/// The result of a finished job, to be installed.
 pub(crate) struct Request {
     pub job: JobId,
     pub tree: TreeId,
     pub edit: VersionEdit,
-    /// Memtables whose content is in the edit's tables.
+    /// Memtables whose contents are in the edit's tables.
     pub flushed: Vec<MemtableId>,
-    /// Whether the log has entries of these that the edit's tables have not.
+    /// Whether some entries of these memtables are in the WAL again and not in the edit's tables.
     pub keeps: bool,
-    /// Held until the new version is visible, where a compaction filter had its say.
+    /// Held until the new version is visible, if the job called a compaction filter.
     pub _filtering: Option<Arc<Filtering>>,
     /// Files of the tables that the edit removes.
     pub inputs: Vec<Arc<FileMeta>>,
@@ -75,19 +76,19 @@ pub(crate) struct Request {
 
 /// The outcome of a step.
 pub(crate) enum Step {
-    /// It merged this many bytes.
+    /// The step merged this many bytes.
     Ran(Bytes),
-    /// Nothing, until a file call ends.
+    /// The step did nothing; the job waits until a file call ends.
     Blocked,
-    /// All is written and durable.
+    /// The output is written and durable.
     Done(Request),
 }
 
-/// A slice of a file to be read.
+/// The slice of a file that is read.
 type Part = (Arc<SstReader>, KeyRange);
 
 enum Stage {
-    /// Nothing to do but the edit.
+    /// Only the edit is left.
     Move,
     Opening(Pending<Vec<Arc<SstReader>>>),
     Choosing(Box<Choosing>),
@@ -96,28 +97,29 @@ enum Stage {
     Ended,
 }
 
-/// A flush or compaction under way.
+/// A running flush or compaction.
 pub(crate) struct Job {
     pub id: JobId,
     pub candidate: Arc<Candidate>,
-    /// The place of its file calls among those of other jobs.
+    /// The rank of its file calls among those of other jobs.
     pub rank: Rank,
     started: Duration,
     stage: Stage,
     memtables: Vec<Arc<Memtable>>,
     outputs: Option<Outputs>,
-    /// The context of its merge; the inputs' range tombstones are added when they are open.
+    /// The context of its merge; the range tombstones of the inputs are added when the inputs are
+    /// open.
     context: MergeContext,
-    /// Held while a compaction filter may have its say.
+    /// Held while the job may call a compaction filter.
     filtering: Option<Arc<Filtering>>,
     files: OutputFiles,
     counters: merge::MergeCounters,
     buffers: Buffers,
-    /// The charge for them, from the first step of merging on.
+    /// The charge for the buffers, from the first step of merging on.
     memory: Charge,
-    /// Bytes read and written that were already told by [`Job::progress`].
+    /// Bytes read and written that [`Job::progress`] has already returned.
     told: (u64, u64),
-    /// The epoch of the workers' condition before the step that blocked.
+    /// The epoch of the workers' condition before the step that blocked, if the last step did.
     blocked_at: Option<u64>,
     wake: Arc<dyn vlsm_disk::Condition>,
 }
@@ -136,7 +138,7 @@ fn started(job: JobId, candidate: &Candidate) -> Event {
 }
 
 impl Job {
-    /// Freezes a candidate's inputs.
+    /// Creates a job, and freezes its inputs and snapshots.
     pub fn new(
         context: &Context,
         id: JobId,
@@ -153,12 +155,13 @@ impl Job {
             && candidate.kind != JobKind::TrivialMove
             && snapshots.may_filter(&views.load());
         let filtering = filters.then(|| Arc::new(snapshots.filter_begins()));
-        // Before the snapshots are frozen: a later one finds absent all that has expired by now.
+        // Read before the snapshots are frozen, so that for later snapshots all values that have
+        // expired by now are absent.
         let mut now = shared.clock.now();
         shared.env.interleave();
         let frozen = snapshots.frozen();
         if planted::is(Bug::ClockReadLate) {
-            // The thread stands still for a while.
+            // The thread pauses for a while.
             (0..60).for_each(|_| drop(shared.env.fs().exists(&shared.dir)));
             now = shared.clock.now();
         }
@@ -201,13 +204,13 @@ impl Job {
         Ok(job)
     }
 
-    /// The stage of a flush before it merges, where hot keys stay in memory.
+    /// The stage of a flush before merging, if hot keys stay in memory.
     fn choosing(&self, context: &Context) -> Option<Stage> {
         let hot = context.hot.as_ref().filter(|_| self.candidate.kind == JobKind::Flush)?;
         Choosing::of(self.candidate.tree, hot, &self.memtables).map(Box::new).map(Stage::Choosing)
     }
 
-    /// The stage after that.
+    /// The stage after choosing.
     fn chosen(&mut self, shared: &Shared, choosing: &Choosing) -> Result<Stage> {
         let (job, tree, (keys, bytes)) = (self.id, self.candidate.tree, choosing.kept());
         if keys > 0 {
@@ -217,7 +220,7 @@ impl Job {
         self.merging(Vec::new())
     }
 
-    /// Has the input files' readers opened where they are not.
+    /// Opens the readers of the input files, if they are not open.
     fn open_inputs(&self, context: &Context) -> Pending<Vec<Arc<SstReader>>> {
         let tables = self.candidate.inputs.tables.clone();
         let cache = context.tables.clone();
@@ -245,7 +248,7 @@ impl Job {
         outputs.bounded(self.buffers.unwritten_max)
     }
 
-    /// The merge of all inputs: one source a memtable, one a run of L0, one a level.
+    /// The merge of all inputs, with one source for each memtable, run of L0 and level.
     fn merging(&mut self, readers: Vec<Arc<SstReader>>) -> Result<Stage> {
         let mut sources = Vec::new();
         let mut context = std::mem::take(&mut self.context);
@@ -284,12 +287,13 @@ impl Job {
         Ok(Stage::Merging(Box::new(merge)))
     }
 
-    /// Whether a step may do something: it did not block, or a file call ended since it did.
+    /// Whether a step may make progress: the last step did not block, or a file call has ended
+    /// since.
     pub fn is_ready(&self) -> bool {
         self.blocked_at.is_none_or(|epoch| self.wake.epoch() != epoch)
     }
 
-    /// Whether its next step tells of a failed call.
+    /// Whether the next step returns the error of a failed call.
     pub fn has_failed(&self) -> bool {
         self.files.has_failed()
     }
@@ -369,9 +373,9 @@ impl Job {
         }
     }
 
-    /// The sequence numbers that say how old the output is, where those of its entries do not: a
-    /// run of L0 is as old as what it was made of, and a memtable as the numbers under which its
-    /// entries were logged. Entries of hot keys may be older.
+    /// The sequence numbers that give the age of the output, if those of its entries do not. The
+    /// age of a run of L0 is that of its inputs, and the age of a memtable is given by the numbers
+    /// under which its entries were logged. Entries of hot keys may be older.
     fn age(&self) -> Option<(Seq, Seq)> {
         let candidate = &self.candidate;
         if candidate.output_level > 0 {
@@ -385,7 +389,7 @@ impl Job {
         known.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The edit that makes the job's result true.
+    /// The request with the edit that installs the job's result.
     fn request(&self, shared: &Shared, outputs: Vec<Arc<FileMeta>>) -> Request {
         let candidate = &self.candidate;
         let moves = candidate.kind == JobKind::TrivialMove;
@@ -422,12 +426,12 @@ impl Job {
         }
     }
 
-    /// When it was made, by the environment's clock.
+    /// The time at which the job was created, by the environment's clock.
     pub fn started(&self) -> Duration {
         self.started
     }
 
-    /// Whether it takes memory for its buffers.
+    /// Whether the job has taken memory for its buffers.
     pub fn has_begun(&self) -> bool {
         self.memory.bytes() > 0
     }
@@ -437,7 +441,7 @@ impl Job {
         self.counters
     }
 
-    /// Bytes read and written since this was last asked.
+    /// Bytes read and written since the last call.
     pub fn progress(&mut self) -> (u64, u64) {
         let now = (self.counters.bytes_read, self.files.written().0.0);
         let before = std::mem::replace(&mut self.told, now);
@@ -449,8 +453,7 @@ impl Job {
         self.files.written()
     }
 
-    /// Gives the job up: its files are removed in the background. Returns the bytes written in
-    /// vain.
+    /// Discards the job: its files are removed in the background. Returns the wasted bytes.
     pub fn discard(self, shared: &Arc<Shared>) -> Bytes {
         self.files.discard(shared)
     }
@@ -466,25 +469,25 @@ fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
     found.ok_or_else(|| Error::Internal(format!("memtable {id} of a candidate is not there")))
 }
 
-/// How large the buffers of a job are.
+/// The sizes of a job's buffers.
 #[derive(Clone, Copy)]
 struct Buffers {
-    /// For chunks of all runs.
+    /// Bytes for the chunks of all runs.
     read: usize,
-    /// The least for a chunk: a block.
+    /// The least bytes of a chunk: those of a block.
     least: usize,
-    /// How many runs are read.
+    /// The number of runs that are read.
     runs: usize,
-    /// Of a chunk.
+    /// Bytes of a chunk.
     read_len: usize,
-    /// Chunks of a run that are read ahead.
+    /// The number of chunks of a run that are read ahead.
     depth: usize,
     unwritten_max: usize,
 }
 
 impl Buffers {
-    /// With the share of one of all compactions at once and a flush: half of it for what is read,
-    /// half for what is not written yet.
+    /// The buffers of one job: the share of jobs is divided by all concurrent compactions and a
+    /// flush. Half of it is for chunks that are read, half for unwritten output.
     fn of(options: &Options, workers: usize) -> Self {
         let jobs = workers.max(options.policy.tree.compaction_jobs) as u64 + 1;
         let half = usize::try_from(jobs_share(options.memory_limit.0) / jobs / 2);
@@ -499,23 +502,24 @@ impl Buffers {
     fn read_by(&mut self, runs: usize) {
         let each = |depth: usize| self.read / (runs * (depth + 1)).max(1);
         let depth = if each(READ_DEPTH) < READ_LEN_WANTED { 1 } else { READ_DEPTH };
-        // Of few sizes, which the allocator uses again.
+        // Only a few sizes, so that the allocator can reuse the memory.
         let len = (each(depth) + 1).next_power_of_two() / 2;
         self.read_len = len.min(READ_LEN).max(self.least);
         (self.runs, self.depth) = (runs, depth);
     }
 
-    /// The most memory that they take.
+    /// The most memory that the buffers take.
     fn bytes(self, bytes_in: Bytes) -> u64 {
         let most = self.runs * (self.depth + 1) * self.read_len + self.unwritten_max;
         (most as u64).min(bytes_in.0.saturating_mul(2))
     }
 }
 
-/// Refuses a candidate that would bring newer entries below older ones: of the runs of L0 that what
-/// it takes from memory and L0 overlaps it takes neighbours by age, the oldest of all into a level,
-/// and memtables from the oldest on, into a level only where no such run is left. Of the levels
-/// that it jumps over it takes what overlaps.
+/// Refuses a candidate that would bring newer entries below older ones. Consider the runs of L0
+/// that overlap its inputs from memory and L0. The candidate must take neighbours by age among
+/// them, and the oldest first if it writes into a level. It must take memtables from the oldest on,
+/// and into a level only if none of these runs is left. It must take all overlapping tables of the
+/// levels over which it jumps.
 fn check_order(candidate: &Candidate, tree: &TreeView) -> Result<()> {
     let wrong = |what: &str| Err(Error::Internal(format!("{what}: {candidate:?}")));
     let older = tree.older_part();
@@ -562,7 +566,7 @@ fn nothing_below(version: &Version, candidate: &Candidate) -> bool {
     if version.overlaps_below(candidate.output_level, &candidate.range) {
         return false;
     }
-    // Older runs of L0, and the output level itself, as far as they are not merged by this job.
+    // Older runs of L0, and the output level itself, except for the inputs of this job.
     let newest_input = candidate.inputs.tables.iter().filter_map(|(place, _)| match place {
         Place::L0(run) => version.l0.iter().position(|other| other.id == *run),
         Place::Level(_) => None,

@@ -1,20 +1,20 @@
 //! The output of a merge: one SST after the other, cut by the shape's rule.
 //!
-//! 1. [`Outputs::add`] gives an entry to the open SST. At a new user key the [`Cutter`] may close
-//!    it first.
+//! 1. [`Outputs::add`] adds an entry to the open SST. At a new user key the [`Cutter`] may close
+//!    the SST first.
 //! 2. Range tombstones are set beforehand, in key order ([`Outputs::set_ranges`]).
-//!    [`Outputs::advance`] handles them before each new user key: the lower end of a fragment is a
-//!    possible cut like a new key, and so is, under a fragment, the lower end of each table that
-//!    the cut rule looks ahead at. Where an SST is closed, the fragment over that key is cut in
+//!    [`Outputs::advance`] handles them before each new user key. The lower end of a fragment is a
+//!    possible cut, like a new key. Under a fragment, so is the lower end of each table at which
+//!    the cut rule looks ahead. If an SST is closed at a key, the fragment over the key is cut in
 //!    two.
-//! 3. Full chunks queue up as [`WriteRequest`]s. The job takes them, has them written and hands the
-//!    memory back with [`Outputs::written`].
-//! 4. A closed SST's summary is in [`Outputs::finished`] once all its chunks are in the queue.
+//! 3. Full chunks queue up as [`WriteRequest`]s. The job takes them, writes them and returns the
+//!    memory with [`Outputs::written`].
+//! 4. The summary of a closed SST is in [`Outputs::finished`] once all its chunks are in the queue.
 //!
-//! Invariants: O1 all versions of one user key lie in one SST, and no range tombstone reaches over
-//! the first key or lower end in the next one; O2 chunks that are queued or being written take at
-//! most [`UNWRITTEN_MAX`] bytes, or less if memory is scarce, and at most one more entry and the
-//! end of an SST. Threads and locks: owned by one job, no lock.
+//! Invariants: O1 all versions of one user key are in one SST, and no range tombstone extends past
+//! the first key or lower end of the next SST; O2 chunks that are queued or being written take at
+//! most [`UNWRITTEN_MAX`] bytes, or less if memory is scarce, plus at most one entry and the end of
+//! an SST. Threads and locks: owned by one job, no lock.
 
 use std::collections::VecDeque;
 use vlsm_core::{Bytes, FileUid, Seq, Trailer};
@@ -22,15 +22,15 @@ use vlsm_disk::AlignedBuf;
 use vlsm_disk::sst::{SstOptions, SstSummary, SstWriter};
 use vlsm_policy::shape::cuts::Cutter;
 
-/// Bytes beyond which a merge gives way to the device.
+/// A merge pauses for the device when this many bytes are unwritten.
 pub(crate) const UNWRITTEN_MAX: usize = 4 << 20;
-/// The most chunks kept to be used again.
+/// The most chunks kept for reuse.
 const SPARE_MAX: usize = 16;
 
-/// Places to cut at under range tombstones that one call looks at.
+/// The most possible cuts under range tombstones that one call handles.
 const PLACES_MAX: usize = 64;
 
-/// The same range tombstones over `[lo, hi)`.
+/// A range `[lo, hi)` of keys that the same range tombstones cover.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub lo: bytes::Bytes,
@@ -42,11 +42,11 @@ pub(crate) struct Fragment {
 /// A chunk of a new SST.
 #[derive(Debug)]
 pub(crate) struct WriteRequest {
-    /// Which of the job's SSTs, counted from 0 in key order.
+    /// The index of the SST among the job's SSTs, counted from 0 in key order.
     pub file: usize,
-    /// Where in the SST.
+    /// The offset in the SST.
     pub offset: u64,
-    /// What.
+    /// The bytes.
     pub buf: AlignedBuf,
 }
 
@@ -58,9 +58,9 @@ pub(crate) struct Outputs {
     open: Option<SstWriter>,
     /// Range tombstones that begin further on.
     ranges: std::vec::IntoIter<Fragment>,
-    /// The fragment that the output has come to, without what closed SSTs have of it.
+    /// The fragment that the output has reached, without the parts that closed SSTs have.
     under: Option<Fragment>,
-    /// Where the fragment before ended.
+    /// The end of the previous fragment.
     left: bytes::Bytes,
     finished: Vec<SstSummary>,
     queue: VecDeque<WriteRequest>,
@@ -70,7 +70,7 @@ pub(crate) struct Outputs {
 }
 
 impl Outputs {
-    /// No SST yet. `make_uid` gives each its random number.
+    /// Without an SST yet. `make_uid` returns a random number for each.
     pub fn new(
         options: SstOptions,
         cutter: Cutter,
@@ -92,12 +92,12 @@ impl Outputs {
         }
     }
 
-    /// With another bound for the bytes that are not written yet.
+    /// Sets another bound for the unwritten bytes.
     pub fn bounded(self, unwritten_max: usize) -> Self {
         Self { unwritten_max, ..self }
     }
 
-    /// The range tombstones to write. Before the first entry.
+    /// Sets the range tombstones to write. Called before the first entry.
     pub fn set_ranges(&mut self, ranges: Vec<Fragment>) {
         self.ranges = ranges.into_iter();
     }
@@ -108,8 +108,8 @@ impl Outputs {
         self.under.is_some() || self.ranges.len() > 0
     }
 
-    /// Goes on with the range tombstones up to a user key that is added next, or to their end.
-    /// False when there were many places to cut at, and it must be called again.
+    /// Handles the range tombstones up to a user key that is added next, or to their end. Returns
+    /// false if there were many possible cuts and it must be called again.
     pub fn advance(&mut self, key: Option<&[u8]>) -> bool {
         let is_beyond = |place: &[u8]| key.is_some_and(|key| place > key);
         for _ in 0..PLACES_MAX {
@@ -149,7 +149,7 @@ impl Outputs {
         false
     }
 
-    /// Bytes of the open SST so far, about.
+    /// The approximate bytes of the open SST so far.
     #[inline]
     fn open_bytes(&self) -> Bytes {
         let under = self.under.as_ref();
@@ -164,7 +164,7 @@ impl Outputs {
         self.close();
     }
 
-    /// Gives the fragment that the output has come to to the open SST, whole or up to a key.
+    /// Adds the reached fragment to the open SST, completely or up to a key.
     fn write_under(&mut self, upto: Option<&[u8]>) {
         let Some(mut under) = self.under.take() else { return };
         let upto = upto.unwrap_or(&under.hi).min(&under.hi);
@@ -177,7 +177,7 @@ impl Outputs {
         }
     }
 
-    /// The open SST.
+    /// The open SST, which is begun if there is none.
     #[inline]
     fn writer(&mut self) -> &mut SstWriter {
         if self.open.is_none() {
@@ -193,7 +193,8 @@ impl Outputs {
         self.open = Some(writer);
     }
 
-    /// Adds the next entry in tree order; `new_key` when the one before had another user key.
+    /// Adds the next entry in tree order. `new_key` states that the previous entry had another user
+    /// key.
     #[inline(always)]
     pub fn add(&mut self, new_key: bool, key: &[u8], trailer: Trailer, value: &[u8]) {
         if new_key && self.cutter.before(key, self.open_bytes()) {
@@ -207,7 +208,7 @@ impl Outputs {
         }
     }
 
-    /// Queues what else is full: an entry may be longer than a chunk.
+    /// Queues further full chunks, because an entry may be longer than a chunk.
     #[cold]
     fn push_full(&mut self) {
         while let Some(chunk) = self.open.as_mut().and_then(SstWriter::take_full) {
@@ -234,7 +235,7 @@ impl Outputs {
         self.queue.pop_front()
     }
 
-    /// A chunk was written: its memory is used again.
+    /// Takes back the memory of a written chunk for reuse.
     pub fn written(&mut self, buf: AlignedBuf) {
         self.unwritten = self.unwritten.saturating_sub(buf.len());
         match &mut self.open {
@@ -244,7 +245,7 @@ impl Outputs {
         }
     }
 
-    /// Whether so much waits to be written that the merge must give way.
+    /// Whether too many bytes are unwritten, so that the merge must pause.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.unwritten >= self.unwritten_max

@@ -1,4 +1,4 @@
-//! What a transaction has read, and whether another write has changed it since.
+//! The reads of a transaction, and the check whether another write has changed them since.
 //!
 //! A read is a key, or the part of a range that an iterator has walked over. It has changed if
 //! there is an entry or a range tombstone for it with a larger sequence number than the
@@ -6,13 +6,14 @@
 //! tables whose largest sequence number is larger. Jobs keep the newest version of a key with its
 //! sequence number, and the snapshot keeps the versions below it, so compactions hide no change.
 //!
-//! [`Reads`] are noted one by one. A commit sorts them once into a [`ReadIndex`], in which a key or
-//! a range is found by a binary search.
+//! [`Reads`] are recorded one by one. A commit sorts them once into a [`ReadIndex`], in which a
+//! binary search finds a key or a range.
 //!
-//! Two kinds of changes have no entry of their own and are not seen: a value that expires, and a
-//! value that a compaction filter changes.
+//! Two kinds of changes have no entry of their own and are not detected: a value that expires, and
+//! a value that a compaction filter changes.
 //!
-//! Threads and locks: [`Reads`] belong to one transaction, whose iterators share it behind a lock.
+//! Threads and locks: [`Reads`] belong to one transaction, whose iterators share them behind a
+//! lock.
 
 use crate::memtable::Memtable;
 use crate::read::Reader;
@@ -29,17 +30,18 @@ use vlsm_core::{
 
 /// The most bytes of keys that a transaction may have read.
 pub(crate) const READS_MAX: usize = 256 << 20;
-/// The memory that a read takes besides its keys, about.
+/// The approximate memory of a read besides its keys.
 const READ_BYTES: usize = 96;
 
 /// A range that an iterator of a transaction walks over.
 #[derive(Debug, Clone)]
 pub(crate) struct RangeRead {
-    /// The trees of the regions that it touches.
+    /// The trees of the regions that the range touches.
     pub trees: Vec<TreeId>,
     pub lo: Bound<Bytes>,
     pub hi: Bound<Bytes>,
-    /// The last key from the front and from the back; none if that end was not used.
+    /// The last keys that were read from the front and from the back; none if that end was not
+    /// used.
     pub front: Option<Bytes>,
     pub back: Option<Bytes>,
     /// Whether the whole range was read.
@@ -61,7 +63,7 @@ impl RangeRead {
     }
 }
 
-/// Everything that a transaction has read.
+/// All reads of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     keys: BTreeMap<TreeId, HashSet<Bytes>>,
@@ -73,7 +75,7 @@ impl Reads {
     /// Adds a key.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] when the transaction has read too much.
+    /// [`Error::InvalidArgument`] if the transaction has read too much.
     pub fn add_key(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
         let keys = self.keys.entry(tree).or_default();
         if keys.contains(key) {
@@ -83,7 +85,7 @@ impl Reads {
         self.charge(key.len() + READ_BYTES)
     }
 
-    /// Adds a range of which nothing is read yet. Returns its place.
+    /// Adds a range of which nothing is read yet. Returns its index.
     ///
     /// # Errors
     /// As [`Reads::add_key`].
@@ -98,8 +100,8 @@ impl Reads {
         Ok(self.ranges.len() - 1)
     }
 
-    /// Notes how far the iterator over a range has got: a key from the front or from the back, or
-    /// its end. Nothing happens once the transaction has ended.
+    /// Records the progress of the iterator over a range: a key from the front or from the back, or
+    /// its end. After the end of the transaction this does nothing.
     pub fn walked(&mut self, place: usize, front: bool, key: Option<&Bytes>) {
         let Some(range) = self.ranges.get_mut(place) else { return };
         let Some(key) = key else {
@@ -108,11 +110,11 @@ impl Reads {
         };
         let end = if front { &mut range.front } else { &mut range.back };
         let before = end.replace(key.clone()).map_or(0, |key| key.len());
-        // Too much of it is refused with the next read.
+        // If this exceeds the bound, the next read is refused.
         self.bytes += key.len().saturating_sub(before);
     }
 
-    /// The same, sorted for the check of a commit.
+    /// The same reads, sorted for the check of a commit.
     pub fn index(self) -> ReadIndex {
         let mut trees: BTreeMap<TreeId, TreeReads> = BTreeMap::new();
         for (tree, keys) in self.keys {
@@ -165,7 +167,7 @@ impl ReadIndex {
         self.0.is_empty()
     }
 
-    /// The first tree of which something was read.
+    /// The first tree that was read.
     pub fn first_tree(&self) -> TreeId {
         self.0.keys().next().copied().unwrap_or_default()
     }
@@ -203,7 +205,7 @@ impl ReadIndex {
         if deleted {
             return Some(ConflictKind::Key);
         }
-        // The smaller side is walked, because writers wait meanwhile.
+        // The smaller of the two is walked, because writers wait meanwhile.
         if memtable.entries() < reads.keys.len() {
             let mut cursor = memtable.cursor();
             cursor.seek_first().ok()?;
@@ -226,13 +228,13 @@ impl ReadIndex {
         reads.parts.iter().find(written).map(|_| ConflictKind::Range)
     }
 
-    /// Whether anything of a tree was read.
+    /// Whether a tree was read.
     pub fn has_tree(&self, tree: TreeId) -> bool {
         self.0.contains_key(&tree)
     }
 }
 
-/// Disjoint parts in order that cover the same keys.
+/// Sorted, disjoint parts that cover the same keys.
 fn merged(mut parts: Vec<Part>) -> Vec<Part> {
     let low = |part: &Part| match &part.0 {
         Bound::Unbounded => (Bytes::new(), false),
@@ -254,7 +256,7 @@ fn merged(mut parts: Vec<Part>) -> Vec<Part> {
     all
 }
 
-/// The later one of two upper ends.
+/// The later of two upper ends.
 fn later(a: Bound<Bytes>, b: Bound<Bytes>) -> Bound<Bytes> {
     match (&a, &b) {
         (Bound::Unbounded, _) => a,
@@ -309,7 +311,7 @@ pub(crate) struct Change {
 }
 
 impl Reader {
-    /// The first of these reads that a visible write after `since` has changed.
+    /// The first of these reads that a visible write after `since` has changed, if any.
     ///
     /// # Errors
     /// Any error of reading an SST.
@@ -361,7 +363,7 @@ impl Reader {
                 Source::Memtable(_) => continue,
             };
             if newest > Seq::ZERO {
-                // Older sources have nothing newer of this key.
+                // Older sources have no newer entries of this key.
                 return Ok(newest > since);
             }
         }
@@ -448,7 +450,7 @@ mod tests {
 
     const TREE: TreeId = TreeId(1);
 
-    /// A part, as in `b..=d`, `<b..d` (without its lower end) or `..d`.
+    /// Parses a part, as in `b..=d`, `<b..d` (without its lower end) or `..d`.
     fn part(text: &str) -> Part {
         let (lo, hi) = text.split_once("..").expect("two ends");
         let key = |text: &str| Bytes::copy_from_slice(text.as_bytes());

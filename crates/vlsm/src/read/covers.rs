@@ -1,9 +1,9 @@
-//! Finds the range tombstone over a key that a walk over a tree sees.
+//! Finds the newest visible range tombstone over each key of a walk over a tree.
 //!
-//! Around each key there is a window in which the answer stays the same. It is put together from
-//! the sources of the tree that have range tombstones, once for each window that the walk enters; a
-//! tree without any costs nothing. A table's file is opened only when the walk gets to a key that
-//! it may delete.
+//! Around each key there is a window in which the answer stays the same. The window is computed
+//! from the sources that have range tombstones, once for each window that the walk enters. A tree
+//! without range tombstones costs nothing. A table's file is opened only when the walk reaches a
+//! key that its tombstones may delete.
 //!
 //! Threads and locks: owned by one walk; a memtable's set is locked for one search.
 
@@ -25,11 +25,12 @@ pub(crate) struct Cover {
     /// The range of keys around the key that the same tombstones cover. Without bounds if the tree
     /// has no range tombstones.
     pub window: Window,
-    /// [`Seq::ZERO`] for none.
+    /// The sequence number of the tombstone; [`Seq::ZERO`] for none.
     pub seq: Seq,
-    /// The age of the newest source that has a visible one: all that older sources hold is deleted.
+    /// The age of the newest source with a visible tombstone: all entries of older sources are
+    /// deleted.
     pub age: Option<usize>,
-    /// Whether the walk went on at the window's end with what older sources hold.
+    /// Whether the walk has already skipped the older sources to the window's end.
     pub skipped: bool,
 }
 
@@ -48,15 +49,15 @@ impl Covers {
         Self { cache, seq, sources: Vec::new(), current: None }
     }
 
-    /// A memtable or one of its parts, of this age. After the sequence number was loaded, so that
-    /// it has all of its range tombstones that the reader may see.
+    /// Adds a memtable of this age, or one of its parts. Called after the sequence number was
+    /// loaded, so that the memtable has all range tombstones that the reader may see.
     pub fn add_memtable(&mut self, age: usize, memtable: &Arc<Memtable>) {
         if memtable.has_ranges() {
             self.sources.push((age, Source::Memtable(memtable.clone())));
         }
     }
 
-    /// A run of this age.
+    /// Adds a run of this age.
     pub fn add_run(&mut self, age: usize, tables: &Tables) {
         if tables.ranged() > 0 {
             self.sources.push((age, Source::Run(tables.clone())));
@@ -98,7 +99,7 @@ impl Covers {
         Ok(cover)
     }
 
-    /// The window around a key in a run. A table shows only its slice.
+    /// The window around a key in a run. Only the slice of a table is visible.
     fn window_in(&self, tables: &Tables, key: &[u8]) -> Result<Window> {
         let before = tables.ending_at(key).next();
         match before {
@@ -128,9 +129,9 @@ fn contains(window: &Window, key: &[u8]) -> bool {
         && window.hi.as_ref().is_none_or(|hi| key < hi.as_ref())
 }
 
-/// Cuts a window to what it shares with another one.
+/// Narrows a window to its intersection with another one.
 fn narrow(window: &mut Window, other: &Window) {
-    // None of a lower end is smaller than all, which is how options compare.
+    // `None` as a lower end is smaller than any key, as options are ordered.
     window.lo = window.lo.take().max(other.lo.clone());
     window.hi = match (window.hi.take(), other.hi.clone()) {
         (Some(one), Some(other)) => Some(one.min(other)),

@@ -1,4 +1,4 @@
-//! Point reads: resolve a key's visible versions, from the newest place to the oldest.
+//! Point reads: resolve the visible versions of a key, from the newest place to the oldest.
 //!
 //! 1. The active memtable.
 //! 2. Sealed memtables, newest first.
@@ -7,11 +7,11 @@
 //!
 //! If ingested files lie in L0 above sealed memtables, 2 and 3 are interleaved (`view.rs`).
 //!
-//! The first place that has a visible entry decides, because of any key every place holds newer
-//! entries than the ones after it (V3 of `Version`). A visible range tombstone over the key decides
-//! too: everything in older sources is older than it. Only where the entry is an operand for the
-//! merge operator, the key's versions are collected in a second pass ([`Reader::collect`]). A read
-//! error ends the search: it never lets an older value show.
+//! The first place with a visible entry decides, because every place holds newer entries of any key
+//! than the places after it (V3 of `Version`). A visible range tombstone over the key also decides,
+//! because all entries in older sources are older than it. Only if the entry is an operand for the
+//! merge operator, a second pass collects the key's versions ([`Reader::collect`]). A read error
+//! ends the search, so that it never exposes an older value.
 
 use crate::catalog::KeyspaceInfo;
 use crate::memtable::Memtable;
@@ -27,11 +27,11 @@ use vlsm_core::{Cursor, Error, Micros, Result, Seq, Table, Trailer};
 use vlsm_disk::sst::ReadStats;
 
 /// The newest visible version of a key, and the newest visible range tombstone over it in the
-/// sources up to that.
+/// sources down to that version.
 pub(super) type Newest = (Option<(Trailer, Bytes)>, Seq);
 
 impl Reader {
-    /// The value of a key, now or as of the moment that a snapshot holds.
+    /// The value of a key, now or as of a snapshot's moment.
     pub fn get(
         &self,
         keyspace: &KeyspaceInfo,
@@ -67,7 +67,7 @@ impl Reader {
         }
     }
 
-    /// The same for a get of the sample: apart, so that the others pay nothing for it.
+    /// The same for a measured get. It is separate, so that it costs other gets nothing.
     #[cold]
     fn look_up_measured(
         &self,
@@ -106,7 +106,7 @@ impl Reader {
         self.shared.trace(tree.id, Asked::Get, key);
     }
 
-    /// The value of a key. `search` looks into one table, and may give up.
+    /// The value of a key. `search` searches one table, and may stop.
     #[inline]
     pub(super) fn find<E: From<Error>>(
         &self,
@@ -229,7 +229,7 @@ impl Reader {
         resolver.finish(&tree.rules, key)
     }
 
-    /// Adds the versions of a table. True when older ones do not matter.
+    /// Adds the versions of a table. Returns true if older versions do not matter.
     fn collect_from(
         &self,
         table: &Table,
@@ -257,13 +257,13 @@ impl Reader {
     }
 }
 
-/// The tables that show a key, newest first.
+/// The tables whose ranges contain a key, newest first.
 fn tables_over<'a>(tree: &'a TreeView, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
     let runs = tree.version.l0.iter().rev().map(|run| &run.tables);
     runs.chain(&tree.version.levels).filter_map(move |tables| tables.find(key))
 }
 
-/// Adds the versions of a memtable. True when older ones do not matter.
+/// Adds the versions of a memtable. Returns true if older versions do not matter.
 fn collect_in(
     memtable: &Arc<Memtable>,
     at: Moment,
@@ -282,7 +282,7 @@ fn collect_in(
     Ok(cover > Seq::ZERO)
 }
 
-/// The visible versions of a key in a memtable and its parts, in no order.
+/// The visible versions of a key in a memtable and its parts, in no particular order.
 fn versions_in(memtable: &Arc<Memtable>, key: &[u8], seq: Seq) -> Result<Vec<(Trailer, Bytes)>> {
     let mut versions = Vec::new();
     for part in memtable.parts() {

@@ -1,8 +1,8 @@
-//! Walks over one sorted run: its tables one after the other, each only within the slice it shows.
+//! Walks over one sorted run: its tables one after the other, each only within its visible slice.
 //!
-//! Algorithm: the table that may hold the target is found by its range; its SST is opened when the
-//! cursor gets there and left when the cursor leaves the table's slice.
-//! Threads and locks: owned by one reader; holds its tables alive; takes no lock.
+//! Algorithm: the table that may hold the target is found by its range. Its SST is opened when the
+//! cursor reaches the table, and released when the cursor leaves the table's slice. Threads and
+//! locks: owned by one reader; holds its tables alive; takes no lock.
 
 use crate::read::table_cache::TableCache;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ pub(crate) struct LevelCursor {
     error: Option<Error>,
 }
 
-/// The table that the cursor is in.
+/// The table of the cursor's position.
 struct Current {
     table: Arc<Table>,
     cursor: SstCursor,
-    /// Whether the table shows all of its SST: then no key needs to be compared with its range.
+    /// Whether the table is its whole SST; then no key needs to be compared with its range.
     whole: bool,
 }
 
@@ -30,7 +30,7 @@ impl LevelCursor {
         Self { cache, tables, current: None, error: None }
     }
 
-    /// Runs a move; an error makes the cursor invalid for good.
+    /// Runs a move. An error makes the cursor permanently invalid.
     fn guarded(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.error {
             return Err(error.clone());
@@ -48,7 +48,7 @@ impl LevelCursor {
         Ok(Current { cursor: self.cache.cursor(&table)?, table, whole })
     }
 
-    /// Moves on from the end of the current table's slice to the next table that shows an entry.
+    /// At the end of the current table's slice, moves on to the next table with a visible entry.
     fn skip_forward(&mut self) -> Result<()> {
         while let Some(Current { table, cursor, whole }) = &self.current {
             if cursor.valid() && (*whole || !table.range.ends_before(cursor.key())) {
@@ -74,8 +74,8 @@ impl LevelCursor {
         Ok(())
     }
 
-    /// Moves back from the beginning of the current table's slice to the previous table that shows
-    /// an entry.
+    /// At the beginning of the current table's slice, moves back to the previous table with a
+    /// visible entry.
     fn skip_backward(&mut self) -> Result<()> {
         while let Some(Current { table, cursor, whole }) = &self.current {
             if cursor.valid() && (*whole || !table.range.starts_after(cursor.key())) {

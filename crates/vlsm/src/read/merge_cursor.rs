@@ -1,11 +1,12 @@
-//! Merges sorted sources into one order, forwards or backwards.
+//! Merges sorted sources into one sequence, forwards or backwards.
 //!
-//! A merge goes in one direction only; a walk from both ends uses two of them. So there is no
-//! change of direction, a classic source of bugs.
+//! A merge moves in one direction only; a walk from both ends uses two merges. So it needs no
+//! change of direction, which is a common source of bugs.
 //!
-//! Algorithm: the winner is the source with the smallest (backwards: largest) entry, the runner-up
-//! the next one. After a step the winner usually still wins, which one comparison against the
-//! runner-up tells; else both are found again by a pass over the sources, of which there are few.
+//! Algorithm: the winner is the source with the smallest (backwards: largest) entry, and the
+//! runner-up is the next one. After a step the winner usually still wins, which takes one
+//! comparison with the runner-up. Otherwise a pass over the sources, of which there are few, finds
+//! both again.
 
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -46,7 +47,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// As [`MergeCursor::seek`] for all sources from this one on; the others stay where they are.
+    /// As [`MergeCursor::seek`] for all sources from `first` on; the others keep their positions.
     pub fn skip(&mut self, first: usize, key: &[u8]) -> Result<()> {
         self.winner = None;
         for source in self.sources.iter_mut().skip(first) {
@@ -59,7 +60,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Moves to the end that the merge starts from.
+    /// Moves to the end at which the merge starts.
     pub fn seek_start(&mut self) -> Result<()> {
         self.winner = None;
         for source in &mut self.sources {
@@ -72,7 +73,7 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// One entry on in the merge's direction.
+    /// Moves one entry on in the merge's direction.
     pub fn step(&mut self) -> Result<()> {
         let Some(winner) = self.winner.take() else { return Ok(()) };
         match self.direction {
@@ -89,12 +90,12 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// The entry the merge stands on.
+    /// The current entry of the merge.
     pub fn entry(&self) -> Option<Entry<'_>> {
         self.winner.map(|winner| self.sources[winner].entry())
     }
 
-    /// The value of that entry; empty where there is none.
+    /// The value of the current entry; empty if there is none.
     pub fn value_shared(&self) -> Bytes {
         self.winner.map_or_else(Bytes::new, |winner| self.sources[winner].value_shared())
     }

@@ -1,7 +1,7 @@
-//! The read path: a pinned [`view`], then memtables, then L0 newest first, then the levels.
+//! The read path: pin a [`view`], then search memtables, L0 from the newest run on, and the levels.
 //!
-//! [`Reader`] answers gets, and gives iterators the views that they walk over. It sees the shared
-//! state, and no part that writes.
+//! [`Reader`] answers gets, and gives iterators the views over which they walk. It knows the shared
+//! state, but none of the parts that write.
 
 pub(crate) mod changes;
 pub(crate) mod covers;
@@ -34,7 +34,7 @@ pub(crate) struct Reader {
     tables: Arc<TableCache>,
     snapshots: Arc<Snapshots>,
     pins: Pins,
-    /// Threads of the pool that take part in reads of several keys, queued ones included.
+    /// The number of pool threads that take part in reads of several keys, including queued ones.
     helpers: Arc<AtomicUsize>,
 }
 
@@ -55,7 +55,7 @@ impl Reader {
         }
     }
 
-    /// Waits until the admission lets `reads` reads in. Callers wait here before they pin a view.
+    /// Waits until `reads` reads are admitted. Callers wait here before they pin a view.
     #[inline]
     pub fn admit(&self, reads: usize) {
         if self.shared.gate.limits_reads() {
@@ -68,14 +68,15 @@ impl Reader {
         &self.views
     }
 
-    /// A view with the moment visible now; safe for reads over several trees.
+    /// A view with the moment that is visible now; safe for reads over several trees.
     pub fn pin(&self) -> Pinned {
         let (view, seq) = self.views.pin(&*self.shared.env);
         let at = Moment { seq, now: self.shared.clock.now() };
         Pinned { view, at }
     }
 
-    /// A moment that is visible now, and the trees of a keyspace at that moment. The view has them.
+    /// A moment that is visible now, and the trees of a keyspace at that moment. They are in the
+    /// view.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`](vlsm_core::Error::KeyspaceDropped).
@@ -126,14 +127,15 @@ impl Reader {
         &self.tables
     }
 
-    /// Registers a reader at this moment; with the trees that it has to keep as they are, because a
-    /// compaction filter may change a later state of them.
+    /// Registers a reader at this moment. Returns also the trees whose present state it must keep,
+    /// because a compaction filter may change their later states.
     ///
-    /// In a store that another process writes the reader keeps all trees, because that process
+    /// In a store that another process writes, the reader keeps all trees, because that process
     /// compacts them without knowing the reader.
     pub fn register(&self, now: Option<Duration>) -> (Moment, Option<Arc<FilteredTrees>>) {
         if self.views.follows() {
-            // Of one moment: the sequence number says which trees a keyspace had.
+            // Both are of one moment, because the sequence number determines the trees of a
+            // keyspace.
             let register = || self.snapshots.register(now, || self.views.visible());
             let (all, seq) = self.views.unchanged(|view| (view.filtered().clone(), register()));
             return (Moment { seq, now: self.shared.clock.now() }, Some(all));
@@ -143,16 +145,16 @@ impl Reader {
         (at, self.snapshots.keep_filtered(&self.views))
     }
 
-    /// Number of registrations, and the time since which the oldest state is held.
+    /// The number of registrations, and the time since which the oldest state is held.
     pub fn held(&self) -> (u64, Option<Duration>) {
         self.snapshots.held(self.shared.env.now())
     }
 
-    /// Takes back a registration.
+    /// Releases a registration.
     pub fn release(&self, at: Moment) {
         self.snapshots.release(at.seq);
         if self.views.any_retired() {
-            // A worker lets go of them, if this was the last reader.
+            // If this was their last reader, a worker drops them.
             self.shared.channel.wake();
         }
     }

@@ -1,21 +1,21 @@
-//! Reads of several keys at once: the reads of the device that they need are made together.
+//! Reads several keys at once, with the needed reads of the device in parallel.
 //!
 //! 1. The keys are sorted and taken 64 at a time.
-//! 2. A round looks for each key in what is in memory. A search that would have to read stops, and
-//!    says what it misses: the reader of a file, or a block.
-//! 3. Everything that is missed is read at the same time, by threads of the I/O pool and by the
-//!    caller. What was read is kept for the rest of these keys, whatever the cache does with it.
-//! 4. The next round continues with the keys that stopped. Most keys need one round for a block;
-//!    false positives of filters, several runs of L0 and files that are not open need more.
-//! 5. Keys that are left after the last round, or where reading together gains nothing, are read
-//!    one by one by an ordinary get. An error shows there, too: the rounds only fetch.
+//! 2. A round searches for each key in memory. A search that would have to read stops, and returns
+//!    the missing item: the reader of a file, or a block.
+//! 3. All missing items are read at the same time, by threads of the I/O pool and by the caller.
+//!    They are kept for these keys, even if the cache evicts them.
+//! 4. The next round continues with the stopped keys. Most keys need one round for a block; false
+//!    positives of filters, several runs of L0 and files that are not open need more.
+//! 5. Keys that are left after the last round, or if reading in parallel gains nothing, are read
+//!    one by one by an ordinary get. Errors are also returned there, because the rounds only fetch.
 //!
 //! Invariants: an ordinary get and a round search the same places in the same order
 //! ([`Reader::find`]). A call keeps at most 64 readers and 4 MB of blocks, and one more block.
 //!
 //! Threads and locks: the caller takes part in the reading, so it never waits for a busy pool, only
-//! for reads that have begun. All calls together leave one of the pool's threads to jobs. A
-//! round that is finished before a thread takes part keeps nothing of what was read.
+//! for reads that have begun. All calls together leave one of the pool's threads to jobs. If a pool
+//! thread joins a round only after its end, the round holds no data.
 
 use crate::read::Reader;
 use crate::read::get::Newest;
@@ -34,17 +34,17 @@ use vlsm_disk::Condition;
 use vlsm_disk::sst::block::Block;
 use vlsm_disk::sst::{ReadStats, SstReader};
 
-/// Keys that are looked for together.
+/// The number of keys that are searched together.
 const KEYS: usize = 64;
-/// The bytes of blocks after which no more are fetched for them.
+/// Beyond this number of bytes no more blocks are fetched for these keys.
 const BYTES: u64 = 4 << 20;
-/// The most rounds for them.
+/// The most rounds for these keys.
 const ROUNDS: usize = 8;
 
-/// A key, and the tree in which it is looked for.
+/// A key, and the tree in which it is searched.
 type Asked<'a> = (&'a TreeView, &'a [u8]);
 
-/// The end of a search that reads nothing.
+/// The reason why a search that reads nothing ended.
 enum Stop {
     Failed(Error),
     Missing(Missing),
@@ -56,7 +56,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// Something that has to be read.
+/// An item that has to be read.
 enum Missing {
     Reader(Arc<Table>),
     Block(Arc<SstReader>, usize),
@@ -71,21 +71,21 @@ impl Missing {
     }
 }
 
-/// Names something that has to be read. Two copies of an ingested file have one uid and the same
-/// blocks, but their readers see them at different sequence numbers.
+/// Identifies an item that has to be read. Two copies of an ingested file have the same uid and the
+/// same blocks, but their readers see them at different sequence numbers.
 #[derive(PartialEq, Eq, Hash)]
 enum Place {
     Reader(FileNumber),
     Block(FileUid, usize),
 }
 
-/// Something that was read.
+/// An item that was read.
 enum Fetched {
     Reader(Arc<SstReader>),
     Block(Block),
 }
 
-/// All that was read for some keys.
+/// All items that were read for some keys.
 #[derive(Default)]
 struct AtHand {
     readers: FxHashMap<FileNumber, Arc<SstReader>>,
@@ -102,7 +102,7 @@ struct Round {
 }
 
 impl Round {
-    /// Adds something, unless that is too much. The blocks at hand count, too.
+    /// Adds an item, unless the bytes would be too many. The blocks at hand count, too.
     fn add(&mut self, missing: Missing, hand: &AtHand) {
         if hand.bytes + self.bytes > BYTES || !self.places.insert(missing.place()) {
             return;
@@ -114,18 +114,18 @@ impl Round {
     }
 }
 
-/// A round under way.
+/// A running round.
 struct Fetch {
     missing: Vec<Missing>,
     fetched: Vec<Mutex<Option<Fetched>>>,
-    /// The next one to be read, and the number of those that are not read yet.
+    /// The index of the next item to read, and the number of items that are not read yet.
     next: AtomicUsize,
     left: AtomicUsize,
     done: Arc<dyn Condition>,
     tables: Arc<TableCache>,
 }
 
-/// Counts a read as made, even if it failed or panicked.
+/// Counts a read as done, even if it failed or panicked.
 struct Made<'a>(&'a Fetch);
 
 impl Drop for Made<'_> {
@@ -136,14 +136,14 @@ impl Drop for Made<'_> {
     }
 }
 
-/// A thread of the pool that is to take part in a round, from its submission on.
+/// A pool thread that takes part in a round, counted from its submission on.
 struct Helper {
     fetch: Arc<Fetch>,
     all: Arc<AtomicUsize>,
 }
 
 impl Helper {
-    /// One more helper, if there are fewer than `most`.
+    /// Another helper, if there are fewer than `most`.
     fn new(fetch: &Arc<Fetch>, all: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let more = |count| (count < most).then_some(count + 1);
         all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -158,7 +158,7 @@ impl Drop for Helper {
 }
 
 impl Fetch {
-    /// Reads until everything is taken.
+    /// Reads until all items are taken.
     fn run(&self) {
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -186,7 +186,7 @@ impl Fetch {
 }
 
 impl Reader {
-    /// The values of several keys at one moment, in their order.
+    /// The values of several keys at one moment, in the order of the keys.
     pub fn multi_get(&self, asked: &[Asked<'_>], at: Moment) -> Vec<Result<Option<Bytes>>> {
         let started = self.shared.begin(Timed::MultiGet);
         let found = self.get_all(asked, at);
@@ -216,7 +216,7 @@ impl Reader {
         found
     }
 
-    /// Makes the rounds for a few keys. Returns those that are left.
+    /// Runs the rounds for a few keys. Returns the keys that are left.
     fn get_together<'a>(
         &self,
         asked: &[Asked<'_>],
@@ -240,7 +240,7 @@ impl Reader {
                     stopped += 1;
                     continue;
                 }
-                // Only now, because the filters of a search that stopped are asked again.
+                // Counted only now, because a stopped search checks its filters again.
                 self.count_filter(&stats.get());
                 found[index] = searched.map_err(|stop| match stop {
                     Stop::Failed(error) => error,
@@ -255,7 +255,7 @@ impl Reader {
         &keys[..left]
     }
 
-    /// As [`Reader::search`], in what is in memory.
+    /// As [`Reader::search`], but only in memory.
     fn search_at_hand(
         &self,
         hand: &AtHand,
@@ -289,7 +289,7 @@ impl Reader {
         Ok((found, cover))
     }
 
-    /// Reads what a round misses. False if something could not be read.
+    /// Reads the missing items of a round. Returns false if an item could not be read.
     fn fetch(&self, round: Round, hand: &mut AtHand) -> bool {
         let count = round.missing.len();
         let fetch = Arc::new(Fetch {

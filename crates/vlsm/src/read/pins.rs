@@ -1,19 +1,19 @@
-//! The memory and files that open iterators pin, and how the engine takes them back.
+//! The memory and files that open iterators pin, and their release by the engine.
 //!
 //! An iterator's walk over a tree holds that tree's memtables and tables, and so their memory and
-//! their files. Its owner may never ask for the next pair, so its holds are accessible to the
-//! engine:
-//! 1. The iterator registers its sequence number, as a snapshot does: any later view of the tree
-//!    shows the same at that number.
+//! their files. The owner of the iterator may never ask for the next pair, so the engine can
+//! release its holds:
+//! 1. The iterator registers its sequence number, as a snapshot does. So every later view of the
+//!    tree shows the same state at that number.
 //! 2. Each step locks the iterator's [`Holds`]. If there is no walk, one begins on the current
 //!    view, after the last pair.
-//! 3. In the background, [`Reader::take_back`] takes walks away that have been on an outdated view
-//!    for [`HELD_MAX`].
+//! 3. In the background, [`Reader::take_back`] ends walks that have been on an outdated view for
+//!    [`HELD_MAX`].
 //!
-//! So a scan of any length, also an idle one, holds outdated memtables and dead files only for
+//! So a scan of any length, even an idle one, holds outdated memtables and dead files only for
 //! about that time.
 //!
-//! Threads and locks: `Holds` are locked by their iterator, over file reads too; the engine uses
+//! Threads and locks: an iterator locks its `Holds`, also over file reads; the engine uses
 //! `try_lock`, and unlocks before it drops the walks. The list of open iterators is locked for a
 //! short time.
 
@@ -29,11 +29,11 @@ use std::time::Duration;
 /// The longest time that a walk stays on a view that is no longer current.
 pub(crate) const HELD_MAX: Duration = Duration::from_millis(50);
 
-/// A walk over a tree, and the view of the tree that it is on.
+/// A walk over a tree, and its view of the tree.
 pub(crate) struct Walk {
     pub cursor: UserCursor,
     pub tree: Arc<TreeView>,
-    /// The time at which the walk began on this view; none on a view that the iterator has to keep.
+    /// The time at which the walk began on this view; none if the iterator must keep the view.
     pub since: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Pins {
     next: AtomicU64,
 }
 
-/// The holds of an iterator, listed for as long as it lives.
+/// The holds of an iterator, listed as long as it exists.
 pub(crate) struct Pin {
     reader: Arc<Reader>,
     number: u64,
@@ -80,9 +80,8 @@ impl Drop for Pin {
 }
 
 impl Reader {
-    /// Takes walks on outdated views back from iterators, and lets go of retired trees that no
-    /// reader sees any more. Returns the time of the next check, if
-    /// some walks may continue until then.
+    /// Ends the iterators' walks on outdated views, and drops retired trees that no reader sees any
+    /// more. Returns the time of the next check, if some walks may continue until then.
     pub fn take_back(&self) -> Option<Duration> {
         self.views.let_go(|| self.snapshots.numbers());
         let open: Vec<_> = {
@@ -93,7 +92,7 @@ impl Reader {
         let mut again: Option<Duration> = None;
         for holds in open {
             let Some(mut held) = holds.try_lock() else {
-                // In the middle of a step.
+                // The iterator is in a step.
                 again = again.into_iter().chain([now + HELD_MAX]).min();
                 continue;
             };

@@ -1,12 +1,12 @@
 //! The approximate size of a range of keys.
 //!
-//! 1. Tables within the range count whole, by their metadata.
-//! 2. Of a table that crosses an end of the range, the blocks within the range count, by its index,
-//!    and its entries in proportion.
+//! 1. Tables within the range count completely, by their metadata.
+//! 2. If a table crosses an end of the range, its blocks within the range count, by its index, and
+//!    its entries in proportion.
 //! 3. The entries of memtables are counted one by one.
 //!
-//! Old versions and tombstones count, too: the result is the space on disk and in memory, not the
-//! size of a scan. Cost: at most two indexes per run, and the memtables' entries in the range.
+//! Old versions and tombstones count: the result is the space on disk and in memory, not the size
+//! of a scan. Cost: at most two indexes per run, and the memtables' entries in the range.
 
 use crate::catalog::KeyspaceInfo;
 use crate::read::Reader;

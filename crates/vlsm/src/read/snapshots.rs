@@ -1,5 +1,6 @@
 //! The snapshots of readers: registered sequence numbers, and views that filters may not change.
-//! Jobs ask before they drop or change an entry ([`Snapshots::frozen`], [`Snapshots::may_filter`]).
+//! Jobs consult them before they drop or change an entry ([`Snapshots::frozen`],
+//! [`Snapshots::may_filter`]).
 
 use crate::read::view::{FilteredTrees, StoreView, Views};
 use crate::sync::Mutex;
@@ -10,44 +11,44 @@ use std::time::Duration;
 use vlsm_core::Seq;
 use vlsm_core::planted::{self, Bug};
 
-/// The sequence numbers that readers hold, with how many hold each.
+/// The sequence numbers that readers hold, each with the number of its holders.
 ///
-/// One lock orders registering against freezing: [`Snapshots::register`] loads the visible sequence
-/// number inside it, [`Snapshots::frozen`] copies the list inside it. So a job whose inputs were
+/// One lock orders registering and freezing: [`Snapshots::register`] loads the visible sequence
+/// number under it, and [`Snapshots::frozen`] copies the list under it. So a job whose inputs were
 /// published before it froze the list never drops an entry that a later snapshot needs.
 ///
-/// A job that asks a compaction filter changes what a sequence number shows, so it leaves alone
-/// what its frozen list shows; and a reader that comes while it is under way keeps the trees with
-/// filters as it found them ([`Snapshots::keep_filtered`], after registering). One of the two sees
-/// the other, because the lock orders them.
+/// A job with a compaction filter changes the state at a sequence number. So it does not filter
+/// entries that its frozen list shows, and a reader that registers while the job is running keeps
+/// the present views of the trees with filters ([`Snapshots::keep_filtered`], after registering).
+/// One of the two sees the other, because the lock orders them.
 ///
-/// The states that readers keep are bounded: while readers keep [`KEPT_MAX`] or more outdated
-/// states of the trees, jobs that begin do not ask their filter ([`Snapshots::may_filter`]). Little
-/// is lost by that: entries older than the readers belong to their snapshots, and no filter is
-/// asked about them anyway.
+/// The number of kept states is bounded: while readers keep [`KEPT_MAX`] or more outdated states of
+/// the trees, new jobs do not call their filter ([`Snapshots::may_filter`]). This loses little,
+/// because entries older than the readers belong to their snapshots, and are not filtered anyway.
 #[derive(Default)]
 pub(crate) struct Snapshots {
     held: Mutex<Registered>,
-    /// Jobs under way that ask a compaction filter.
+    /// The number of running jobs with a compaction filter.
     filtering: Arc<AtomicUsize>,
-    /// The states of the trees with filters that readers were given to keep.
+    /// The states of the trees with filters that readers keep.
     kept: Mutex<Vec<Weak<FilteredTrees>>>,
 }
 
-/// The registrations that were not taken back.
+/// The registrations that were not released yet.
 #[derive(Default)]
 struct Registered {
-    /// How many hold each sequence number.
+    /// The number of holders of each sequence number.
     counts: BTreeMap<Seq, usize>,
-    /// Since when, as far as it is known: from the first registration with a time, or from the
-    /// first look at the statistics. Apart from the counts, so that an iterator pays nothing.
+    /// The time since which each is held, if it is known: that of the first registration with a
+    /// time, or of the first reading of the statistics. Separate from the counts, so that it costs
+    /// an iterator nothing.
     since: BTreeMap<Seq, Duration>,
 }
 
-/// Outdated states of the trees with filters, kept by readers, from which on no job asks a filter.
+/// From this number of outdated states that readers keep, new jobs do not call their filter.
 const KEPT_MAX: usize = 8;
 
-/// A job that asks a compaction filter, from before it freezes the snapshots until after its
+/// Marks a job with a compaction filter, from before it freezes the snapshots until after its
 /// install.
 #[derive(Debug)]
 pub(crate) struct Filtering(Arc<AtomicUsize>);
@@ -59,8 +60,8 @@ impl Drop for Filtering {
 }
 
 impl Snapshots {
-    /// Registers a reader at what `visible` says at this moment. The time is for statistics; a
-    /// short-lived reader does without.
+    /// Registers a reader at the sequence number that `visible` returns. The time is for
+    /// statistics; a short-lived reader passes none.
     pub fn register(&self, now: Option<Duration>, visible: impl FnOnce() -> Seq) -> Seq {
         let mut held = self.held.lock();
         let seq = visible();
@@ -71,8 +72,8 @@ impl Snapshots {
         seq
     }
 
-    /// Number of registrations, and the time since which the oldest state is held. One that was
-    /// registered without a time gets this one.
+    /// The number of registrations, and the time since which the oldest state is held. A
+    /// registration without a time gets `now`.
     pub fn held(&self, now: Duration) -> (u64, Option<Duration>) {
         let mut held = self.held.lock();
         let Registered { counts, since } = &mut *held;
@@ -80,7 +81,7 @@ impl Snapshots {
         (count, counts.keys().map(|seq| *since.entry(*seq).or_insert(now)).min())
     }
 
-    /// Takes back a registration.
+    /// Releases a registration.
     pub fn release(&self, seq: Seq) {
         let mut held = self.held.lock();
         if let Some(count) = held.counts.get_mut(&seq) {
@@ -94,14 +95,14 @@ impl Snapshots {
         }
     }
 
-    /// A job that asks a compaction filter begins.
+    /// Marks the begin of a job with a compaction filter.
     pub fn filter_begins(&self) -> Filtering {
         self.filtering.fetch_add(1, Ordering::AcqRel);
         Filtering(self.filtering.clone())
     }
 
-    /// The trees that a reader has to keep as they are: it has registered, and a filter may be
-    /// asked for what it sees.
+    /// The trees whose present views a registered reader must keep, because a filter may change the
+    /// state that it sees.
     pub fn keep_filtered(&self, views: &Views) -> Option<Arc<FilteredTrees>> {
         if self.filtering.load(Ordering::Acquire) == 0 || planted::is(Bug::FilteredNotKept) {
             return None;
@@ -115,7 +116,7 @@ impl Snapshots {
         Some(filtered)
     }
 
-    /// Whether a job that begins may ask a filter.
+    /// Whether a new job may call its filter.
     pub fn may_filter(&self, view: &StoreView) -> bool {
         let current = Arc::as_ptr(view.filtered());
         let kept = self.kept.lock();
@@ -128,7 +129,7 @@ impl Snapshots {
         self.held.lock().counts.keys().copied().collect()
     }
 
-    /// The same, for a job that begins.
+    /// The same, for a new job.
     pub fn frozen(&self) -> Vec<Seq> {
         let held = self.held.lock();
         let overlooked = usize::from(planted::is(Bug::SnapshotOverlooked));

@@ -1,11 +1,11 @@
 //! The table cache: open readers of SSTs.
 //!
 //! Readers (index and filter of a file in memory) are kept in the tables of the current version, as
-//! far as the ledger has room for them; else a file is opened for one use. The coldest ones are
-//! evicted by an install that changes nothing else ([`without_cold`]).
+//! far as the ledger has room for them. Otherwise a file is opened for one use. An install that
+//! changes nothing else evicts the coldest readers ([`without_cold`]).
 //!
-//! Where another process writes the store, it may remove a file that is shown here. So the files of
-//! all views are held open ([`Held`]), and readers are made from these.
+//! If another process writes the store, it may remove a file that a view here still needs. So the
+//! files of all views are held open ([`Held`]), and readers are created from these.
 
 use crate::shared::Shared;
 use crate::shared::counters::Counter;
@@ -43,12 +43,13 @@ impl Deref for OpenFile<'_> {
     }
 }
 
-/// The version without the readers of about `bytes`, which are evicted: those first that were not
-/// used since this was last asked. None when there are none. An older version still has them.
+/// Evicts about `bytes` of readers, and returns the version without them: first the readers that
+/// were not used since the last call. None if there is none to evict. An older version still has
+/// the readers.
 pub(crate) fn without_cold(version: &Version, bytes: &mut u64, evicted: &Gauge) -> Option<Version> {
     let mut next = version.clone();
     let mut any = false;
-    // From the bottom up: every read asks what lies above.
+    // From the bottom up, because every read searches the upper levels.
     let runs = next.l0.iter_mut().map(|run| &mut run.tables);
     for tables in next.levels.iter_mut().rev().chain(runs) {
         *tables = tables.map(|table| {
@@ -65,13 +66,13 @@ pub(crate) fn without_cold(version: &Version, bytes: &mut u64, evicted: &Gauge) 
     any.then_some(next)
 }
 
-/// Files that stay open although another process removes them, by number and uid.
+/// Files that stay open even if another process removes them, by number and uid.
 pub(crate) type Held = BTreeMap<(FileNumber, FileUid), HeldFile>;
 
-/// A file that stays open as long as a table shows it.
+/// A file that stays open as long as a table refers to it.
 #[derive(Clone)]
 pub(crate) struct HeldFile {
-    /// The metadata that all its tables share.
+    /// The metadata that all tables of the file share.
     pub meta: Arc<FileMeta>,
     pub file: Arc<dyn File>,
 }
@@ -84,7 +85,7 @@ pub(crate) struct TableCache {
     memory: Arc<Memory>,
     events: Arc<Events>,
     direct_reads: bool,
-    /// Whether [`Event::Buffered`] was told.
+    /// Whether [`Event::Buffered`] was emitted.
     buffered: AtomicBool,
     open_bytes: Counter,
     /// Not empty only in a store that another process writes.
@@ -112,7 +113,7 @@ impl TableCache {
         self.held.lock().clone()
     }
 
-    /// Holds these files too, and lets go of those that no table shows any more.
+    /// Also holds these files, and releases the files to which no table refers any more.
     pub fn hold(&self, files: Held) {
         let mut held = self.held.lock();
         held.extend(files);
@@ -121,11 +122,11 @@ impl TableCache {
             .partition::<Held, _>(|(_, held)| Arc::strong_count(&held.meta) > 1);
         *held = shown;
         drop(held);
-        // Closed while no lock is held.
+        // The files are closed while no lock is held.
         drop(gone);
     }
 
-    /// Opens an SST, and tells where that cannot be done as asked for.
+    /// Opens an SST, and reports once if direct I/O is not possible.
     pub fn open_file(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
         let file = self.pool.open(path, options)?;
         let buffered = options.direct && !file.is_direct();
@@ -140,7 +141,7 @@ impl TableCache {
         &self.cache
     }
 
-    /// The reader of a table's file, opened where it is not.
+    /// The reader of a table's file, which is opened if necessary.
     #[inline]
     pub fn reader<'a>(&self, table: &'a Table) -> Result<OpenFile<'a>> {
         match table.attachment.get() {
@@ -149,7 +150,7 @@ impl TableCache {
         }
     }
 
-    /// The reader of a table's file, to hold on to.
+    /// The reader of a table's file, to keep.
     pub fn shared_reader(&self, table: &Table) -> Result<Arc<SstReader>> {
         match table.attachment.share() {
             Some(kept) => {
@@ -160,7 +161,7 @@ impl TableCache {
         }
     }
 
-    /// The reader of a table's file for a job, which does not make the table a used one and asks no
+    /// The reader of a table's file for a job. A job does not mark the table as used, and checks no
     /// filter.
     pub fn reader_for_job(&self, table: &Table) -> Result<Arc<SstReader>> {
         match table.attachment.share() {
@@ -179,7 +180,7 @@ impl TableCache {
         Ok(reader)
     }
 
-    /// Opens a file that is to be ingested: the reader for [`TableCache::keep`].
+    /// Opens a file that will be ingested. Its reader is for [`TableCache::keep`].
     pub fn open_new(&self, file: &FileMeta) -> Result<SstReader> {
         self.open(file)
     }

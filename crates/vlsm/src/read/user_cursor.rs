@@ -1,13 +1,13 @@
-//! From entries to pairs: the state of a tree that a reader at one moment sees.
+//! Turns the entries of a tree into the pairs that a reader at one moment sees.
 //!
-//! The visible versions of each user key are resolved (`resolve`); mostly the newest one decides.
-//! Forwards the newest version comes first; backwards it comes last, so the walk resolves from the
-//! oldest one until the user key changes. Range tombstones are looked up by the key (`covers`). If
-//! the merge operator fails, that is an error of the key alone, and the walk continues.
+//! The visible versions of each user key are resolved (`resolve`); usually the newest one decides.
+//! Forwards the newest version comes first. Backwards it comes last, so the walk resolves from the
+//! oldest version until the user key changes. Range tombstones are looked up by key (`covers`). If
+//! the merge operator fails, the error concerns the key alone, and the walk continues.
 //!
-//! Long deleted stretches are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row,
-//! the sources older than itself skip to its end. All entries in older sources are older than it,
-//! so nothing visible is skipped.
+//! Long deleted ranges are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row, the
+//! sources that are older than it skip to its end. All entries in these sources are older than the
+//! tombstone, so no visible entry is skipped.
 //!
 //! Threads and locks: owned by one iterator; pins the memtables and tables of its view.
 
@@ -26,7 +26,7 @@ use vlsm_core::{Cursor, Result, Seq, Tables, Trailer};
 /// A key and its value, or the error of a merge operator that could not combine its operands.
 pub(crate) type Pair = (Bytes, Result<Bytes>);
 
-/// Keys that one range tombstone may hide before the walk skips the rest of them.
+/// The number of keys in a row that a range tombstone hides before the walk skips the rest.
 const HIDDEN_MAX: u32 = 8;
 
 /// A one-way walk over the visible pairs of one tree.
@@ -38,15 +38,15 @@ pub(crate) struct UserCursor {
     rules: Arc<Rules>,
     direction: Direction,
     at: Moment,
-    /// Keys hidden in a row.
+    /// The number of keys hidden in a row.
     hidden: u32,
-    /// The user key last returned or skipped; entries of it are passed over.
+    /// The user key last returned or skipped; its other entries are skipped.
     last_key: Vec<u8>,
     has_last: bool,
 }
 
 impl UserCursor {
-    /// A walk over a tree, starting at `from` (its end where unbounded).
+    /// A walk over a tree that starts at `from`, or at an end of the tree if `from` is unbounded.
     pub fn new(
         tree: &TreeView,
         cache: &Arc<TableCache>,
@@ -59,7 +59,7 @@ impl UserCursor {
         })
     }
 
-    /// The same walk, with cursors over the tree's runs and levels that `run` makes.
+    /// The same walk, with cursors over the tree's runs and levels that `run` creates.
     pub fn over(
         tree: &TreeView,
         cache: &Arc<TableCache>,
@@ -101,7 +101,7 @@ impl UserCursor {
         Ok(this)
     }
 
-    /// Starts anew at a bound.
+    /// Starts again at a bound.
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<()> {
         self.has_last = false;
         let (key, before_key) = match (from, self.direction) {
@@ -120,7 +120,7 @@ impl UserCursor {
         self.merge.seek(&after, Trailer::FIRST)
     }
 
-    /// The key that the last call of [`UserCursor::next_pair`] got to, also where that failed.
+    /// The key that the last call of [`UserCursor::next_pair`] reached, even if it failed.
     pub fn last_key(&self) -> &[u8] {
         &self.last_key
     }
@@ -128,8 +128,7 @@ impl UserCursor {
     /// The next pair in the walk's direction.
     ///
     /// # Errors
-    /// Errors of reading, after which the walk is over. An error of the merge operator is in the
-    /// pair.
+    /// Errors of reading; the walk is over then. An error of the merge operator is in the pair.
     pub fn next_pair(&mut self) -> Result<Option<Pair>> {
         match self.direction {
             Direction::Forward => self.next_forward(),
@@ -173,7 +172,7 @@ impl UserCursor {
         }
     }
 
-    /// The value of the last key, from its entry that the merge stands on.
+    /// The value of the last key, resolved from its current entry on.
     #[cold]
     fn add_up_forward(&mut self, cover: Seq) -> Result<Option<Result<Bytes>>> {
         let mut resolver = Resolver::default();
@@ -219,8 +218,8 @@ impl UserCursor {
         }
     }
 
-    /// The last key was absent. If a range tombstone hid it and many before it, what it hides
-    /// further on is skipped.
+    /// Called after an absent key. If a range tombstone hid it and many before it, the walk skips
+    /// the other keys that it hides.
     #[inline]
     fn pass_hidden(&mut self, is_hidden: bool) -> Result<()> {
         self.hidden = if is_hidden { self.hidden + 1 } else { 0 };

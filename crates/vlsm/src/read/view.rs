@@ -1,20 +1,21 @@
-//! A view, which a reader pins: all trees of the store at one moment.
+//! Views. A view is the state of all trees of the store at one moment; a reader pins it.
 //!
-//! A view is immutable. A rotation or an install makes a new one that shares every tree it did not
-//! change; a reader loads the current one without a lock and keeps it alive by its reference count.
+//! A view is immutable. A rotation or an install makes a new view that shares all unchanged trees.
+//! A reader loads the current view without a lock and keeps it alive by its reference count.
 //!
-//! There is one view for the whole store, because with views per tree a batch over two trees could
-//! be visible in one and not in the other. For the same reason a reader that needs several trees
-//! loads the view, then the visible sequence number, then checks that the view is still current
-//! ([`Views::pin`]): a batch may be in memtables that a stale view does not have, and its sequence
-//! number is visible only after they are.
+//! There is one view for the whole store, because with a view for each tree a batch over two trees
+//! could be visible in one and not in the other. For the same reason a reader that needs several
+//! trees loads the view, then the visible sequence number, and then checks that the view is still
+//! current ([`Views::pin`]): a batch may be in memtables that a stale view does not have, and its
+//! sequence number becomes visible only after these memtables are in the view.
 //!
-//! Age order: mostly all memtables are newer than all of L0. While ingested files lie in L0 above
-//! memtables that wait for their flush, they are interleaved ([`TreeView::sources`]).
+//! Age order: usually all memtables are newer than all runs of L0. While ingested files lie in L0
+//! above memtables that wait for their flush, runs and memtables are interleaved
+//! ([`TreeView::sources`]).
 //!
-//! The trees of a keyspace that was cleared or dropped leave the view of those who write. They
-//! stay, as they were then, for readers whose sequence number is from before ([`Views::retire`]),
-//! until there is no such reader ([`Views::let_go`]).
+//! When a keyspace is cleared or dropped, writers no longer see its former trees. The trees stay
+//! unchanged for readers with earlier sequence numbers ([`Views::retire`]), until there is no such
+//! reader ([`Views::let_go`]).
 //!
 //! Threads and locks: `change` orders rotations and installs; it is held for the copy of one
 //! vector.
@@ -39,9 +40,9 @@ pub(crate) struct TreeView {
     /// Sealed memtables that wait for their flush, oldest first.
     pub immutables: Vec<Arc<Memtable>>,
     pub version: Arc<Version>,
-    /// The rules of its keyspace, which say how its entries are read and merged.
+    /// The rules of its keyspace, by which its entries are read and merged.
     pub rules: Arc<Rules>,
-    /// Whether a run of L0 is newer than a sealed memtable. Kept by [`Views`].
+    /// Whether a run of L0 is newer than a sealed memtable. [`Views`] maintains it.
     pub mixed: bool,
 }
 
@@ -56,7 +57,7 @@ fn first_seq(memtable: &Memtable) -> Seq {
 }
 
 impl TreeView {
-    /// All sources, newest first: of any key each holds newer entries than those after it.
+    /// All sources, newest first: each holds newer entries of any key than the sources after it.
     pub fn sources(&self) -> Vec<Source<'_>> {
         let mut runs = self.version.l0.iter().rev().peekable();
         let mut sources = vec![Source::Memtable(&self.active)];
@@ -93,11 +94,11 @@ impl TreeView {
     }
 }
 
-/// The trees that a keyspace had until it was cleared or dropped, for readers from before.
+/// The trees that a keyspace had until it was cleared or dropped, for earlier readers.
 pub(crate) struct Retired {
     /// The keyspace ([`KeyspaceInfo::number`]).
     keyspace: u64,
-    /// Readers from this sequence number on do not see them.
+    /// Readers from this sequence number on do not see these trees.
     until: Seq,
     /// Its trees by region.
     trees: Vec<Arc<TreeView>>,
@@ -108,20 +109,20 @@ pub(crate) struct Retired {
 pub(crate) struct StoreView {
     /// The trees in use, in order of their numbers.
     trees: Vec<Arc<TreeView>>,
-    /// In the order in which they were retired.
+    /// The retired trees, in the order in which they were retired.
     retired: Vec<Arc<Retired>>,
     filtered: Arc<FilteredTrees>,
-    /// Whether another process compacts the trees, so that each reader has to keep all of them.
+    /// Whether another process compacts the trees, so that each reader must keep all of them.
     follows: bool,
 }
 
-/// The trees that readers have to keep at one moment, in order of their numbers: those of keyspaces
+/// The trees that readers must keep at one moment, in order of their numbers: those of keyspaces
 /// with a compaction filter, or all trees of a store that another process writes.
 #[derive(Default)]
 pub(crate) struct FilteredTrees(Vec<Arc<TreeView>>);
 
 impl FilteredTrees {
-    /// The tree of this number, if it is one of them.
+    /// The tree of this number, if it is among them.
     pub fn tree(&self, id: TreeId) -> Option<&Arc<TreeView>> {
         let found = self.0.binary_search_by_key(&id, |tree| tree.id);
         found.ok().map(|index| &self.0[index])
@@ -129,10 +130,10 @@ impl FilteredTrees {
 }
 
 impl StoreView {
-    /// The tree of this number, which is in use.
+    /// The tree of this number, which must be in use.
     ///
     /// # Panics
-    /// When there is none.
+    /// If there is no such tree.
     pub fn tree(&self, id: TreeId) -> &Arc<TreeView> {
         self.find(id).expect("the tree is in use")
     }
@@ -140,7 +141,7 @@ impl StoreView {
     /// The tree of this number, unless its keyspace was dropped or cleared.
     #[inline]
     pub fn find(&self, id: TreeId) -> Option<&Arc<TreeView>> {
-        // Where nothing was dropped, numbers are indices.
+        // If no keyspace was dropped, numbers are indices.
         match self.trees.get(id.0 as usize) {
             Some(tree) if tree.id == id => Some(tree),
             _ => self.search(id),
@@ -153,8 +154,8 @@ impl StoreView {
     }
 
     /// The tree of a keyspace's region that a reader at `seq` sees. None if this view is too old or
-    /// too new for that: the caller takes another one, and loads `seq` again if it is not
-    /// registered. `seq` was loaded before this call.
+    /// too new; the caller then loads another view, and also loads `seq` again if it is not
+    /// registered. `seq` must be loaded before this call.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`](vlsm_core::Error::KeyspaceDropped).
@@ -167,7 +168,7 @@ impl StoreView {
     ) -> Result<Option<&Arc<TreeView>>> {
         match keyspace.life(seq)? {
             Some(trees) => Ok(self.find(trees.tree(region)).or_else(|| {
-                // A reader that found the former trees of a keyspace.
+                // The reader has found the former trees of the keyspace.
                 self.former(keyspace, region, seq)
             })),
             None => Ok(self.former(keyspace, region, seq)),
@@ -186,7 +187,7 @@ impl StoreView {
         self.find_any(id).expect("it was found in this view")
     }
 
-    /// The tree that a walk is on, as it is in this view; none if no reader may begin on it.
+    /// The present state of a walk's tree in this view; none if no reader may begin on it.
     pub fn find_any(&self, id: TreeId) -> Option<&Arc<TreeView>> {
         let retired = || self.retired.iter().flat_map(|retired| &retired.trees);
         self.find(id).or_else(|| retired().find(|tree| tree.id == id))
@@ -197,7 +198,7 @@ impl StoreView {
         self.trees.iter()
     }
 
-    /// The trees among them that compaction filters may change.
+    /// The trees that readers must keep.
     pub fn filtered(&self) -> &Arc<FilteredTrees> {
         &self.filtered
     }
@@ -233,18 +234,18 @@ impl StoreView {
 pub(crate) struct Moment {
     /// All writes up to here.
     pub seq: Seq,
-    /// Wall-clock time: what has expired by then is absent.
+    /// Wall-clock time: values that have expired by then are absent.
     pub now: Micros,
 }
 
-/// A view and the moment of it that a reader sees.
+/// A view, and the moment of it that a reader sees.
 #[derive(Clone)]
 pub(crate) struct Pinned {
     pub view: Arc<StoreView>,
     pub at: Moment,
 }
 
-/// The current view, and which writes are visible in it.
+/// The current view, and the last write that is visible in it.
 pub(crate) struct Views {
     current: ArcSwap<StoreView>,
     change: Mutex<()>,
@@ -254,14 +255,14 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    /// No tree, and all writes visible up to `visible`.
+    /// Without trees; all writes up to `visible` are visible.
     pub fn new(visible: Seq) -> Self {
         let (current, change) = (ArcSwap::default(), Mutex::default());
         let (visible, any_retired) = (AtomicU64::new(visible.0), AtomicBool::new(false));
         Self { current, change, visible, any_retired }
     }
 
-    /// All writes up to here are visible.
+    /// The sequence number up to which all writes are visible.
     #[inline]
     pub fn visible(&self) -> Seq {
         Seq(self.visible.load(Ordering::Acquire))
@@ -274,7 +275,7 @@ impl Views {
         self.visible.store(seq.0, Ordering::Release);
     }
 
-    /// The current view, for a short look.
+    /// The current view, for a short use.
     #[inline]
     pub fn load(&self) -> arc_swap::Guard<Arc<StoreView>> {
         self.current.load()
@@ -285,7 +286,7 @@ impl Views {
         self.current.load_full()
     }
 
-    /// A view and a sequence number that fit together across trees.
+    /// A view and a sequence number that are consistent across trees.
     pub fn pin(&self, env: &dyn Env) -> (Arc<StoreView>, Seq) {
         loop {
             let view = self.load_full();
@@ -297,7 +298,7 @@ impl Views {
         }
     }
 
-    /// Replaces one tree. `change` gets it as it is and returns it as it shall be.
+    /// Replaces one tree. `change` gets its present state and returns the new one.
     pub fn update(&self, id: TreeId, change: impl FnOnce(&TreeView) -> TreeView) {
         let _held = self.change.lock();
         let mut next = StoreView::clone(&self.load());
@@ -306,23 +307,24 @@ impl Views {
         self.current.store(Arc::new(next));
     }
 
-    /// Whether another process writes and compacts the store, so that each reader has to keep the
-    /// view that it began with.
+    /// Whether another process writes and compacts the store, so that each reader must keep the
+    /// view with which it began.
     pub fn follows(&self) -> bool {
         self.load().follows
     }
 
-    /// Does something with the view, which does not change meanwhile.
+    /// Runs `action` on the view, which does not change meanwhile.
     pub fn unchanged<R>(&self, action: impl FnOnce(&StoreView) -> R) -> R {
         let _held = self.change.lock();
         action(&self.load())
     }
 
-    /// Replaces all trees by those of a later moment, as another process wrote them; all writes up
-    /// to `seq` are visible in them. A reader that loads the view before the sequence number gets
-    /// either moment as a whole: the larger number over the older trees shows the older moment.
+    /// Replaces all trees by those of a later moment, which another process wrote; all writes up to
+    /// `seq` are visible in them. A reader that loads the view before the sequence number sees one
+    /// of the two moments completely, because the larger number over the older trees shows the
+    /// older moment.
     ///
-    /// The trees of keyspaces that were cleared or dropped stay for readers from before.
+    /// The trees of keyspaces that were cleared or dropped stay for earlier readers.
     pub fn follow(
         &self,
         trees: impl IntoIterator<Item = TreeView>,
@@ -351,8 +353,8 @@ impl Views {
         self.current.store(Arc::new(next));
     }
 
-    /// Retires the trees of a keyspace: readers from `until` on see `new` ones in their place.
-    /// Returns what was retired.
+    /// Retires the trees of a keyspace: readers from `until` on see the `new` trees instead.
+    /// Returns the retired trees.
     pub fn retire(
         &self,
         keyspace: &KeyspaceInfo,
@@ -376,14 +378,14 @@ impl Views {
         trees
     }
 
-    /// Whether there are retired trees, which readers from before may see.
+    /// Whether there are retired trees, which earlier readers may see.
     #[inline]
     pub fn any_retired(&self) -> bool {
         self.any_retired.load(Ordering::SeqCst)
     }
 
-    /// Lets go of retired trees that no reader sees any more. `held` are the sequence numbers that
-    /// readers hold, asked after the visible one was loaded.
+    /// Drops retired trees that no reader sees any more. `held` returns the sequence numbers that
+    /// readers hold; it is called after the visible number was loaded.
     pub fn let_go(&self, held: impl FnOnce() -> Vec<Seq>) {
         if self.load().retired.is_empty() {
             return;

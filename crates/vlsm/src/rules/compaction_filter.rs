@@ -15,15 +15,15 @@ pub enum Decision {
 
 /// Decides about values while flushes and compactions rewrite them.
 ///
-/// It is called only for the newest value of a key, and only if no snapshot holds it, so the view
-/// of a snapshot never changes. It is not called for a value that no job rewrites; the state of the
-/// tree determines when and how often a value is rewritten. It must not block and must not use the
-/// store.
+/// It is called only for the newest value of a key, and only if no snapshot holds this value, so a
+/// filter never changes what a snapshot shows. A value is only filtered when a job rewrites it; the
+/// state of the tree determines when and how often this happens. A filter must not block and must
+/// not use the store.
 ///
-/// If it panics, the value stays unchanged and the job continues with the next one.
+/// If it panics, the value stays unchanged and the job continues with the next value.
 /// [`Event::CallbackPanicked`](crate::Event::CallbackPanicked) reports the first panic.
 pub trait CompactionFilter: Send + Sync {
-    /// Its name, for events. Called once, when the filter is registered.
+    /// The name of the filter, for events. Called once, when the filter is registered.
     fn name(&self) -> &str;
 
     /// Decides about a value that is about to be written into `level`.

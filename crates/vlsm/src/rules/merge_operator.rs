@@ -1,16 +1,17 @@
 //! Merge operators: writes that change a value without reading it.
 //!
 //! [`Keyspace::merge`](crate::Keyspace::merge) writes an operand without reading. Reads combine the
-//! operands with the value below them. Compactions do the same and store the result, so that later
-//! reads have less to do. An operator should refuse an operand that it can never combine when it is
-//! written ([`MergeOperator::check_operand`]): later the key can only fail to read.
+//! operands with the value below them. Compactions also combine them and store the result, so that
+//! later reads have less work. An operator should refuse an operand that it can never combine when
+//! the operand is written ([`MergeOperator::check_operand`]). Otherwise later reads of the key
+//! fail.
 //!
 //! Three operators are built in: `append`, `add` and `max`.
 
 use std::sync::Arc;
 
-/// Combines operands with a value. It must be pure: the same arguments always give the same result,
-/// because reads and compactions call it repeatedly.
+/// Combines operands with a value. It must be a pure function, because reads and compactions call
+/// it repeatedly: the same arguments must always give the same result.
 ///
 /// ```
 /// use vlsm::MergeOperator;
@@ -29,7 +30,7 @@ use std::sync::Arc;
 /// }
 /// ```
 ///
-/// A program that does not know an operator can still open the store
+/// A program without the operator can still open the store
 /// ([`Builder::keep_unknown_operators`](crate::Builder::keep_unknown_operators)):
 ///
 /// ```
@@ -68,44 +69,44 @@ use std::sync::Arc;
 /// # }
 /// ```
 pub trait MergeOperator: Send + Sync {
-    /// Its name, as recorded in the manifest. An operator that combines differently needs another
-    /// name. Called once, when the operator is registered.
+    /// The name of the operator, as recorded in the manifest. An operator that combines differently
+    /// needs another name. Called once, when the operator is registered.
     fn name(&self) -> &str;
 
-    /// Checks that [`merge`](Self::merge) can combine `operand`. It is called before anything of
-    /// the batch is written: an error refuses the whole batch with
+    /// Checks that [`merge`](Self::merge) can combine `operand`. It is called before any part of
+    /// the batch is written. An error refuses the whole batch with
     /// [`Error::OperandRefused`](crate::Error::OperandRefused) and gives the reason, as in "an
-    /// operand is 8 bytes long". By default every operand is accepted. A panic refuses the batch,
-    /// too.
+    /// operand is 8 bytes long". By default every operand is accepted. A panic also refuses the
+    /// batch.
     ///
     /// # Errors
-    /// The problem with the operand, as a static text, so that no key or value gets into errors.
+    /// The problem with the operand, as a static text, so that errors contain no key or value.
     fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<(), &'static str> {
         let _ = (key, operand);
         Ok(())
     }
 
     /// Applies `operands`, oldest first, to `base`, the value of `key` before them (none if it was
-    /// absent), and returns the new value. None if they cannot be combined: reads of the key then
-    /// fail with [`Error::MergeFailed`](crate::Error::MergeFailed), iterators continue after it,
-    /// and compactions keep its entries unchanged. A panic counts as none;
+    /// absent), and returns the new value. Returns none if they cannot be combined. Reads of the
+    /// key then fail with [`Error::MergeFailed`](crate::Error::MergeFailed), iterators continue
+    /// after it, and compactions keep its entries unchanged. A panic counts as none;
     /// [`Event::CallbackPanicked`](crate::Event::CallbackPanicked) reports the first one.
     fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Option<Vec<u8>>;
 
-    /// Combines `operands`, oldest first, into one operand with the same effect. None if that is
-    /// impossible. This only saves space and time. A panic counts as none.
+    /// Combines `operands`, oldest first, into one operand with the same effect. Returns none if
+    /// that is impossible. The result only saves space and time. A panic counts as none.
     fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let _ = (key, operands);
         None
     }
 }
 
-/// Stands for an operator that is not registered, in a store that is opened without it. It
-/// combines nothing, so compactions keep all operands as they are, and takes no new ones.
+/// Stands for an operator that is not registered, in a store that is opened without it. It combines
+/// nothing, so compactions keep all operands as they are. It refuses new operands.
 pub(super) struct Unknown;
 
 impl MergeOperator for Unknown {
-    /// Nobody asks: errors have the name that the keyspace has recorded.
+    /// Unused: errors have the name that the manifest records.
     fn name(&self) -> &str {
         "unknown"
     }

@@ -1,11 +1,11 @@
 //! The rules of one keyspace beyond put and delete: its merge operator, its time to live, its
 //! compaction filter.
 //!
-//! A keyspace's record in the manifest names the operator; code cannot be stored, so the caller
-//! passes it at open ([`Extensions`]), and a missing operator is an error before anything is
-//! written; a caller that need not merge may open the store without it
-//! ([`Extensions::keep_unknown`]). Every tree of a keyspace carries the same [`Rules`] for reads
-//! and jobs. User code is called only here, with its panics caught (`callback`).
+//! A keyspace's record in the manifest names the operator. Code cannot be stored, so the caller
+//! passes it at open ([`Extensions`]). A missing operator is an error before anything is written; a
+//! caller that need not merge may open the store without it ([`Extensions::keep_unknown`]). Every
+//! tree of a keyspace has the same [`Rules`] for reads and jobs. User code is called only here,
+//! with its panics caught (`callback`).
 //!
 //! Threads and locks: immutable once the store is open.
 
@@ -27,16 +27,16 @@ use vlsm_core::key::MAX_VALUE_LEN;
 use vlsm_core::{ByteCount, Error, Result};
 use vlsm_disk::sst::SstOptions;
 
-/// The code that a store is opened with.
+/// The user code with which a store is opened.
 #[derive(Default, Clone)]
 pub(crate) struct Extensions {
     /// The operators by name.
     pub operators: Vec<(String, Arc<dyn MergeOperator>)>,
     pub filters: Vec<NamedFilter>,
-    /// Whether an operator that is missing is no error. Operands of its keyspaces are kept as they
-    /// are, and keys that have some cannot be read.
+    /// Whether missing operators are allowed. Operands of their keyspaces are then kept as they
+    /// are, and keys with operands cannot be read.
     pub keep_unknown: bool,
-    /// Receives the panics of this code; none before the store is open.
+    /// The events that report panics of this code; none before the store is open.
     pub events: Option<Arc<Events>>,
 }
 
@@ -49,12 +49,12 @@ pub(crate) struct NamedFilter {
 }
 
 impl Extensions {
-    /// The same, with or without an error for an operator that is missing.
+    /// The same code, with missing operators allowed or not.
     pub fn keeping(&self, keep_unknown: bool) -> Self {
         Self { keep_unknown, ..self.clone() }
     }
 
-    /// Refuses two operators or filters of one name.
+    /// Refuses two operators of one name, and two filters for one keyspace.
     pub fn check(&self) -> Result<()> {
         for (index, (name, _)) in self.operators.iter().enumerate() {
             let earlier = self.operators[..index].iter().any(|(other, _)| other == name);
@@ -72,7 +72,7 @@ impl Extensions {
         Ok(())
     }
 
-    /// The rules of a keyspace. It has the compaction filter of the name that it was opened as.
+    /// The rules of a keyspace. Its compaction filter is that of the name `opened_as`.
     ///
     /// # Errors
     /// [`Error::UnknownMergeOperator`].
@@ -122,10 +122,10 @@ fn unknown_operator(keyspace: &str, name: &str) -> Error {
 /// The rules of one keyspace.
 #[derive(Default)]
 pub(crate) struct Rules {
-    /// Its name, for errors.
+    /// The name of the keyspace, for errors.
     pub keyspace: String,
     pub operator: Option<Guarded<dyn MergeOperator>>,
-    /// Whether the operator only stands for one that is not known.
+    /// Whether the operator only stands for one that is not registered.
     pub unknown: bool,
     /// The time to live of a put that does not set one.
     pub ttl: Option<Duration>,
@@ -133,7 +133,7 @@ pub(crate) struct Rules {
     pub own: Own,
 }
 
-/// The options of SSTs and memtables that a keyspace has in place of the store's.
+/// The options of SSTs and memtables that a keyspace sets instead of the store's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Own {
     pub compression: Option<Vec<Compression>>,
@@ -143,7 +143,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// The store's options with these in their place.
+    /// The store's options, overridden by these.
     pub fn over(&self, options: &Options) -> Options {
         let mut options = options.clone();
         if let Some(compression) = &self.compression {
@@ -174,7 +174,7 @@ impl Own {
         self.over(options).sst(level, created)
     }
 
-    /// The size at which a memtable is sealed, if the store seals it at `store`.
+    /// The size at which a memtable of the keyspace is sealed, if `store` is the store's size.
     #[inline]
     pub fn memtable_bytes(&self, store: u64) -> u64 {
         self.memtable_bytes.map_or(store, |own| own.0.min(store))
@@ -182,10 +182,10 @@ impl Own {
 }
 
 impl Rules {
-    /// Whether the operator takes this operand.
+    /// Checks that the operator accepts this operand.
     ///
     /// # Errors
-    /// [`Error::OperandRefused`]; [`Error::InvalidArgument`] where there is no operator.
+    /// [`Error::OperandRefused`]; [`Error::InvalidArgument`] if there is no operator.
     pub fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         let Some(operator) = &self.operator else {
             return Err(Error::InvalidArgument(format!(
@@ -204,10 +204,10 @@ impl Rules {
         Err(Error::OperandRefused { keyspace, operator, why })
     }
 
-    /// The value of a key with this base and these operands, oldest first.
+    /// The value of a key with this base and these operands, which are ordered oldest first.
     ///
     /// # Errors
-    /// [`Error::MergeFailed`]: there is no operator, or it cannot combine them, or it panicked;
+    /// [`Error::MergeFailed`] if there is no operator, it cannot combine them, or it panicked;
     /// [`Error::UnknownMergeOperator`].
     pub fn merge(&self, key: &[u8], base: Option<&[u8]>, operands: &[&[u8]]) -> Result<Vec<u8>> {
         let operator = self.operator.as_ref();
@@ -225,8 +225,8 @@ impl Rules {
         }
     }
 
-    /// One operand in place of several, oldest first. None if the operator cannot combine them, or
-    /// panicked.
+    /// Combines several operands, oldest first, into one. None if the operator cannot combine them,
+    /// or panicked.
     pub fn merge_partial(&self, key: &[u8], operands: &[&[u8]]) -> Option<Vec<u8>> {
         let operator = self.operator.as_ref()?;
         let merged = operator.call(|operator| operator.merge_partial(key, operands)).ok()?;

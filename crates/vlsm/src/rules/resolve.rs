@@ -1,8 +1,8 @@
-//! Resolves the versions of one user key to its value, for gets, iterators and compactions.
+//! Resolves the versions of one user key to the key's value, for gets, iterators and compactions.
 //!
-//! A version means one of three things to a reader ([`meaning`]): the key has this value, the key
-//! is absent, or this operand changes the value. The key is absent for a tombstone, for an expired
-//! value, and for a version below a visible range tombstone of a larger sequence number. From the
+//! A version has one of three meanings for a reader ([`meaning`]): the key has this value, the key
+//! is absent, or this operand changes the value. The key is absent if the version is a tombstone,
+//! an expired value, or covered by a visible range tombstone of a larger sequence number. From the
 //! newest visible version on, operands are collected until a version is a value or absent; older
 //! versions do not matter. If the versions end first, the key was absent before.
 //!
@@ -53,14 +53,14 @@ pub(crate) fn expiry(value: &[u8]) -> Result<Micros> {
     key::expiry(value).ok_or_else(|| Error::corruption(Path::new("memory"), 0, too_short))
 }
 
-/// Blocks check the kinds when they are read, so this is a bug.
+/// The kinds are checked when a block is read, so this is a bug.
 #[cold]
 fn unknown_kind(trailer: Trailer) -> Error {
     let what = format!("an entry of unknown kind {}", trailer.kind_number());
     Error::corruption(Path::new("memory"), 0, what)
 }
 
-/// Combines the visible versions of one user key, from the newest or from the oldest on.
+/// Combines the visible versions of one user key, added from the newest or from the oldest on.
 #[derive(Debug, Default)]
 pub(crate) struct Resolver {
     base: Option<Bytes>,
@@ -69,7 +69,7 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    /// Adds the next older version. True if still older ones do not matter.
+    /// Adds the next older version. Returns true if even older versions do not matter.
     pub fn add_older(&mut self, meaning: Meaning, value: Bytes) -> bool {
         match meaning {
             Meaning::Absent => true,
@@ -140,7 +140,7 @@ mod tests {
         let rules = Extensions::default()
             .rules(("words", "words"), options.merge_operator.as_deref(), None, Own::default())
             .expect("known");
-        // The versions, the newest range tombstone over them, the time; what the key has.
+        // The versions, the newest range tombstone over them, the time; the key's value.
         let cases = [
             ("", 0, 0, None),
             ("5=a", 0, 0, Some("a")),

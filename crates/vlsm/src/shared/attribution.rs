@@ -1,15 +1,15 @@
-//! The keyspaces whose writes wait, the causes, and the compaction chains ahead of them.
+//! Attributes the waits of writes to keyspaces, causes and compaction chains.
 //!
-//! 1. Events and statistics name a tree. People know keyspaces: the parts above
-//!    ([`Informed`]) tell a tree's keyspace, and the chain that a tree has waited for.
-//! 2. A writer's wait is counted for the tree that it writes to ([`Attribution::add`]).
-//! 3. A wait that is an event of its own asks for the chain behind which it stood.
+//! 1. The engine's events and counters name a tree, but users know keyspaces. The parts above
+//!    ([`Informed`]) provide the keyspace of a tree, and the chain for which it waited.
+//! 2. The wait of a writer is counted for the tree into which it writes ([`Attribution::add`]).
+//! 3. A wait that is long enough for an event also gets the chain behind which it waited.
 //!
-//! Waits for the WAL and of reads have no tree: all keyspaces share the WAL.
+//! Waits for the WAL, which all keyspaces share, and waits of reads have no tree.
 //!
 //! Threads and locks: the counts are behind a lock that is held for one addition, by writers that
-//! have waited anyway. Whoever asks the parts above holds no lock of theirs, except the control's
-//! when it tells of its own chains.
+//! have waited anyway. Callers hold no lock of the parts above, except that of the control when it
+//! reports its own chains.
 
 use crate::sync::Mutex;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) trait Informed: Send + Sync {
     /// The name of a tree's keyspace; none if it was dropped.
     fn keyspace_of(&self, tree: TreeId) -> Option<String>;
 
-    /// The chain that a write into this tree has waited behind since a time.
+    /// The chain behind which a write into this tree has waited since a time.
     fn behind(&self, tree: TreeId, since: Duration) -> Option<Behind>;
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Waited {
     pub total: Duration,
 }
 
-/// The waits of each tree, and the way to those who know more about it.
+/// The waits of each tree, and a reference to the parts that know keyspaces and chains.
 #[derive(Debug, Default)]
 pub(crate) struct Attribution {
     above: OnceLock<Weak<dyn Informed>>,
@@ -42,18 +42,18 @@ pub(crate) struct Attribution {
 }
 
 impl Attribution {
-    /// Names those who know. Until then no tree has a name.
+    /// Sets the parts that know keyspaces and chains. Until then no tree has a name.
     pub fn attach(&self, above: Weak<dyn Informed>) {
         assert!(self.above.set(above).is_ok(), "attached once, when the store is composed");
     }
 
-    /// The name of a tree's keyspace; empty if nobody knows it.
+    /// The name of a tree's keyspace; empty if it is unknown.
     pub fn keyspace_of(&self, tree: TreeId) -> String {
         let above = self.above.get().and_then(Weak::upgrade);
         above.and_then(|above| above.keyspace_of(tree)).unwrap_or_default()
     }
 
-    /// The chain that a write into this tree has waited behind since a time.
+    /// The chain behind which a write into this tree has waited since a time.
     pub fn behind(&self, tree: TreeId, since: Duration) -> Option<Behind> {
         self.above.get().and_then(Weak::upgrade)?.behind(tree, since)
     }
@@ -66,7 +66,7 @@ impl Attribution {
         waited.total += took;
     }
 
-    /// The tree is not in use any more.
+    /// Forgets the waits of a tree that is no longer in use.
     pub fn forget(&self, tree: TreeId) {
         self.waits.lock().retain(|(other, _), _| *other != tree);
     }

@@ -1,18 +1,17 @@
-//! Calls of user code: merge operators, compaction filters, the listener.
+//! Calls user code: merge operators, compaction filters, the listener.
 //!
-//! Such code may panic anywhere: on a client's thread, in a job, in the midst of a close. The call
-//! then has no result, and nothing else changes: [`call`] catches the panic, and the caller
-//! continues as if the code had refused. This is sound for the engine, because the closures that it
-//! passes only read; only the user's own state may be inconsistent.
+//! Such code may panic anywhere: on a client's thread, in a job, during a close. [`call`] catches
+//! the panic, and the caller continues as if the code had refused. This is sound for the engine,
+//! because the closures that it passes only read. Only the user's own state may be inconsistent.
 //!
-//! [`Guarded`] knows the owner of the code. An event with its name reports the first panic, so that
-//! it is not taken for a fault of the store; all panics are counted.
+//! [`Guarded`] knows the name of the code. An event with this name reports the first panic, so that
+//! it is not taken for a fault of the store. All panics are counted.
 //!
-//! Cost: catching is a landing pad, so a call that does not panic costs nothing more than a call
-//! that is not inlined, and calls over trait objects never are. In a program that is built with
-//! `panic = "abort"` nothing is caught, and a panic ends the process as any other does.
+//! Cost: a caught call has a landing pad, so without a panic it costs no more than a call that is
+//! not inlined; calls of trait objects are never inlined. In a program that is built with
+//! `panic = "abort"` nothing is caught, and a panic ends the process like any other.
 //!
-//! An environment stops a thread by unwinding, too ([`Stopped`]); that passes through.
+//! An environment stops a thread by unwinding ([`Stopped`]); such an unwinding passes through.
 
 use crate::shared::events::Events;
 use std::any::Any;
@@ -22,37 +21,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::event::{Callback, Event};
 use vlsm_disk::env::Stopped;
 
-/// A user's code panicked.
+/// User code panicked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
-/// Runs a user's code. The only place where panics of it are caught.
+/// Runs user code. This is the only place where its panics are caught.
 #[inline]
 pub(crate) fn call<R>(code: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(code)).map_err(swallow)
 }
 
-/// Lets go of what a panic was thrown with.
+/// Drops the payload of a panic.
 #[cold]
 fn swallow(payload: Box<dyn Any + Send>) -> Panicked {
     if payload.is::<Stopped>() {
         resume_unwind(payload);
     }
-    // It is the user's own, too, and may panic when it is dropped.
+    // The payload is also the user's, and may panic when it is dropped.
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(second);
     }
     Panicked
 }
 
-/// A user's code that works for one keyspace.
+/// User code that works for one keyspace.
 pub(crate) struct Guarded<C: ?Sized> {
     code: Arc<C>,
     callback: Callback,
     name: String,
     keyspace: String,
     panicked: AtomicBool,
-    /// The events to report panics to; none before the store is open.
+    /// The events that report panics; none before the store is open.
     events: Option<Arc<Events>>,
 }
 
@@ -72,7 +71,7 @@ impl<C: ?Sized> Guarded<C> {
         &self.name
     }
 
-    /// Asks the code. A panic is counted, and told if it is the first one.
+    /// Calls the code. A panic is counted, and the first one is reported.
     #[inline]
     pub fn call<R>(&self, ask: impl FnOnce(&C) -> R) -> Result<R, Panicked> {
         call(|| ask(&self.code)).inspect_err(|_| self.tell())

@@ -1,18 +1,18 @@
-//! Signals between the parts of a store, which do not know each other.
+//! Signals between the parts of a store, so that the parts need not know each other.
 //!
 //! | signal | from | to |
 //! |---|---|---|
 //! | there may be work | all parts | workers |
-//! | there is room: a memtable became free, or something else ended | installs | waiters |
+//! | there is room: a memtable became free, or another wait may end | installs | waiters |
 //! | a tree changed | rotations, jobs, ingests | the tick |
 //! | a memtable was rotated | the sequencing step | listeners, later |
 //! | memtables up to a number must be flushed | waiting writers, flushes | the tick |
-//! | memtables up to a number go into tables whole | flushes | flushes' jobs |
+//! | memtables up to a number go into SSTs completely | flushes | flushes' jobs |
 //! | a job's result was installed | installs | the tick |
 //! | the size at which memtables are sealed | the tick | the sequencing step |
 //! | the time of the next decision | the tick, the gate | workers |
 //!
-//! [`Channel::wake_all`] wakes all waiters, because the store's health has changed.
+//! [`Channel::wake_all`] wakes all waiters when the store's health has changed.
 //!
 //! Threads and locks: atomics, and locks that are held for one push or one swap.
 
@@ -26,37 +26,39 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, JobId, MemtableId, Micros, TreeId};
 use vlsm_disk::{Condition, Env};
 
-/// No time.
+/// Stands for no time.
 const NEVER: u64 = u64::MAX;
 
 /// The signals between the parts of a store: changed trees, rotations, ended jobs, free memtables,
 /// and the time of the next decision.
 pub(crate) struct Channel {
-    /// Trees that changed since their shape was last asked. A lock of its own: writers take it.
+    /// Trees that changed since their shape was last evaluated. A lock of its own, because writers
+    /// take it.
     marks: Mutex<BTreeSet<TreeId>>,
     /// Rotations whose events are not emitted yet.
     rotations: Mutex<Vec<Event>>,
-    /// Jobs whose results were installed, or were not and never will be.
+    /// Jobs whose results were installed, or never will be.
     ended: Mutex<Vec<JobId>>,
-    /// Workers and file calls: something to do, or something done.
+    /// For workers: there may be work, or a file call has ended.
     work: Arc<dyn Condition>,
-    /// A memtable became free.
+    /// For waiters: a memtable became free.
     room: Arc<dyn Condition>,
     /// All conditions of the store.
     conditions: Mutex<Vec<Arc<dyn Condition>>>,
-    /// The time at which policies are asked again, in microseconds; [`NEVER`] for no such time.
+    /// The time of the next decision of the policies, in microseconds; [`NEVER`] if none is set.
     again_at: AtomicU64,
-    /// Size at which memtables are sealed.
+    /// The size at which memtables are sealed.
     memtable_bytes: AtomicU64,
-    /// Memtables with smaller numbers are flushed even if their shape would gather more first.
+    /// Memtables with smaller numbers are flushed even if the shape would gather more first.
     wanted_below: AtomicU64,
-    /// Of memtables of smaller numbers nothing stays in memory: somebody waits for their tables.
+    /// Flushes of memtables with smaller numbers leave nothing in memory, because a caller waits
+    /// for the SSTs.
     settled_below: AtomicU64,
     stop: AtomicBool,
 }
 
 impl Channel {
-    /// A channel. File calls that ended notify `work`.
+    /// A channel. Ended file calls notify `work`.
     pub fn new(env: &dyn Env, work: Arc<dyn Condition>) -> Self {
         let room = env.condition(Duration::ZERO);
         Self {
@@ -74,7 +76,7 @@ impl Channel {
         }
     }
 
-    /// A condition that [`Self::wake_all`] notifies, too.
+    /// Creates a condition that [`Self::wake_all`] also notifies.
     pub fn condition(&self, env: &dyn Env, spin: Duration) -> Arc<dyn Condition> {
         let condition = env.condition(spin);
         self.conditions.lock().push(condition.clone());
@@ -93,12 +95,12 @@ impl Channel {
         self.work.notify();
     }
 
-    /// The condition that workers sleep on.
+    /// The condition on which workers sleep.
     pub fn work(&self) -> &Arc<dyn Condition> {
         &self.work
     }
 
-    /// Sets the time of the next decision. Workers that sleep longer are woken.
+    /// Sets the time of the next decision. Wakes workers if it is earlier than before.
     pub fn ask_again_at(&self, time: Option<Micros>) {
         let time = time.map_or(NEVER, |time| time.0);
         if time < self.again_at.swap(time, Ordering::AcqRel) {
@@ -106,7 +108,7 @@ impl Channel {
         }
     }
 
-    /// Brings the next decision forward to `time`, if it is later or no time is set for it.
+    /// Moves the next decision forward to `time` if it is later, or if no time is set.
     pub fn ask_again_within(&self, time: Duration) {
         let time = time.as_micros() as u64;
         if time < self.again_at.fetch_min(time, Ordering::AcqRel) {
@@ -119,19 +121,19 @@ impl Channel {
         Some(Micros(self.again_at.load(Ordering::Acquire))).filter(|time| time.0 != NEVER)
     }
 
-    /// Sets the size at which memtables are sealed; none for that of the options. True if it was
-    /// another.
+    /// Sets the size at which memtables are sealed; none for that of the options. Returns true if
+    /// it changed.
     pub fn seal_memtables_at(&self, bytes: Option<Bytes>) -> bool {
         let bytes = bytes.map_or(u64::MAX, |bytes| bytes.0);
         self.memtable_bytes.swap(bytes, Ordering::Relaxed) != bytes
     }
 
-    /// The size at which memtables are sealed, where it is less than they have room for.
+    /// The size at which memtables are sealed, if it is less than their length.
     pub fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes.load(Ordering::Relaxed)
     }
 
-    /// The epoch of "a memtable became free".
+    /// The epoch of the signal that a memtable became free.
     pub fn room_epoch(&self) -> u64 {
         self.room.epoch()
     }
@@ -141,7 +143,7 @@ impl Channel {
         self.room.wait(epoch, until);
     }
 
-    /// Says that a memtable became free, or that there is another reason to look again.
+    /// Signals that a memtable became free, or that waiters should check again for another reason.
     pub fn made_room(&self) {
         if !planted::is(Bug::WakeUpLost) {
             self.room.notify();
@@ -158,22 +160,22 @@ impl Channel {
         self.wanted_below.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Whether nothing of this memtable may stay in memory when it is flushed.
+    /// Whether the flush of this memtable must leave nothing in memory.
     pub fn is_settled(&self, memtable: MemtableId) -> bool {
         memtable.0 < self.settled_below.load(Ordering::Acquire)
     }
 
-    /// Somebody waits for all of the memtables of smaller numbers to be in tables.
+    /// Records that a caller waits until all memtables with smaller numbers are in SSTs.
     pub fn settle_below(&self, end: u64) {
         self.settled_below.fetch_max(end, Ordering::AcqRel);
     }
 
-    /// Notes that a tree changed.
+    /// Records that a tree changed.
     pub fn mark(&self, tree: TreeId) {
         self.marks.lock().insert(tree);
     }
 
-    /// Notes that trees changed.
+    /// Records that trees changed.
     pub fn mark_all(&self, trees: impl IntoIterator<Item = TreeId>) {
         self.marks.lock().extend(trees);
     }
@@ -183,41 +185,41 @@ impl Channel {
         !self.marks.lock().is_empty()
     }
 
-    /// The trees that changed since this was last asked.
+    /// Takes the trees that changed since the last call.
     pub fn take_marks(&self) -> BTreeSet<TreeId> {
         std::mem::take(&mut *self.marks.lock())
     }
 
-    /// Records a rotation, whose event a worker emits later.
+    /// Records a rotation. A worker emits its event later.
     pub fn note_rotation(&self, rotated: Event) {
         self.rotations.lock().push(rotated);
     }
 
-    /// The rotations noted since this was last asked.
+    /// Takes the rotations recorded since the last call.
     pub fn take_rotations(&self) -> Vec<Event> {
         std::mem::take(&mut *self.rotations.lock())
     }
 
-    /// This job has ended: its reservations are free.
+    /// Records that a job has ended, so that its reservations become free.
     pub fn job_ended(&self, job: JobId, tree: TreeId) {
         self.ended.lock().push(job);
         self.mark(tree);
         self.wake();
     }
 
-    /// The jobs that ended since this was last asked.
+    /// Takes the jobs that ended since the last call.
     pub fn take_ended(&self) -> Vec<JobId> {
         std::mem::take(&mut *self.ended.lock())
     }
 
-    /// Ends the workers after their current step.
+    /// Tells the workers to end after their current step.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.work.notify();
         self.room.notify();
     }
 
-    /// Whether the workers end.
+    /// Whether the workers were told to end.
     pub fn stopping(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }

@@ -1,12 +1,12 @@
-//! The time by which values expire: the system's clock, which may be set back, but here never
-//! falls.
+//! The time by which values expire: the system's clock, except that it never runs backwards, even
+//! if the system's clock is set back.
 //!
-//! An expired value stays absent. While the store is open the largest time seen counts; every
+//! So an expired value stays absent. While the store is open the largest time seen counts. Every
 //! install and an orderly close record it in the manifest, and the next open begins there. If the
 //! clock was ahead, time stands still until the system's clock reaches it: values expire that much
-//! later, and none comes back.
+//! later, and no expired value reappears.
 //!
-//! Only a store with expiring values records it.
+//! Only a store with expiring values records the time.
 //!
 //! Threads and locks: atomics.
 
@@ -27,7 +27,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock that does not fall below what the manifest says.
+    /// A clock that is never before `latest`, the time in the manifest.
     pub fn new(env: &Arc<dyn Env>, latest: Micros) -> Self {
         let in_use = AtomicBool::new(latest > Micros::ZERO);
         Self { env: env.clone(), latest: AtomicU64::new(latest.0), in_use }
@@ -42,7 +42,7 @@ impl Clock {
         Micros(self.latest.fetch_max(wall, Ordering::AcqRel).max(wall))
     }
 
-    /// Does not fall below what another process has seen, from here on.
+    /// From here on the clock is never before `latest`, a time that another process has seen.
     pub fn raise(&self, latest: Micros) {
         self.latest.fetch_max(latest.0, Ordering::AcqRel);
     }
@@ -54,12 +54,12 @@ impl Clock {
         Micros(self.now().0.saturating_add(ttl))
     }
 
-    /// Records that there are values that expire.
+    /// Records that the store has values that expire.
     pub fn note_use(&self) {
         self.in_use.store(true, Ordering::Release);
     }
 
-    /// The time to record in the manifest; none in a store in which nothing expires.
+    /// The time to record in the manifest; none in a store without values that expire.
     pub fn to_record(&self) -> Option<Micros> {
         self.in_use.load(Ordering::Acquire).then(|| self.now())
     }

@@ -1,5 +1,5 @@
-//! Counters since the store was opened. Each is a relaxed atomic on a cache line with its
-//! neighbours of the same use; they are read by the control tick and by `stats()`.
+//! Counters since the store was opened. Each is a relaxed atomic, beside counters that the same
+//! code uses. The control tick and `stats()` read them.
 
 use crate::shared::attribution::Attribution;
 use crate::shared::latency::{Histogram, Latencies};
@@ -18,7 +18,7 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Adds, where a lock already lets only one thread add at a time.
+    /// Adds without an atomic addition, for callers whose lock lets only one thread add at a time.
     #[inline]
     pub fn bump(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + n, Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl Counter {
     }
 }
 
-/// Work of jobs out of one level.
+/// The work of the jobs that make room in one level.
 #[derive(Debug, Default)]
 pub(crate) struct LevelCounter {
     pub jobs: Counter,
@@ -51,17 +51,17 @@ pub(crate) struct LevelCounter {
     pub paused: Counter,
     pub cancelled: Counter,
     pub wasted: Counter,
-    /// Bytes in of the widest single job.
+    /// Input bytes of the widest single job.
     pub widest: AtomicU64,
 }
 
-/// Everything the engine counts.
+/// All counters of the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub writes: Counter,
     pub write_bytes: Counter,
     pub batches: Counter,
-    /// Transactions that committed writes, and that could not because of another write.
+    /// Transactions that committed writes, and transactions that failed with a conflict.
     pub transactions: Counter,
     pub conflicts: Counter,
     pub waiting_writers: Counter,
@@ -78,7 +78,7 @@ pub(crate) struct Counters {
     pub wal_ready_bytes: Counter,
     pub wal_filled_bytes: Counter,
     pub wal_lengthened_bytes: Counter,
-    /// Written to the reserve.
+    /// Bytes written to the reserve.
     pub reserve_bytes: Counter,
     pub wal_writes: Counter,
     pub wal_syncs: Counter,
@@ -92,14 +92,14 @@ pub(crate) struct Counters {
     pub kept_bytes: Counter,
     pub shape_asks: Counter,
     pub shortages: Counter,
-    /// Index 0 is flush; index n is compaction from level n - 1 (so index 1 is out of L0, or out of
-    /// memory where memtables are merged into L1).
+    /// Index 0 is for flushes; index n is for compactions from level n - 1 (so index 1 is for those
+    /// out of L0, or out of memory if memtables are merged into L1).
     pub levels: [LevelCounter; LEVELS_MAX + 2],
     /// The waits by cause.
     pub waits: [Histogram; WaitCause::ALL.len()],
     /// The waits by tree and cause.
     pub attribution: Attribution,
-    /// How long operations took.
+    /// The latencies of operations.
     pub latencies: Latencies,
 }
 
@@ -112,7 +112,7 @@ impl Counters {
         }
     }
 
-    /// Notes that a write waited.
+    /// Counts a wait of a write or read.
     pub fn waited(&self, cause: WaitCause, took: Duration) {
         self.waits[cause as usize].add(took);
     }

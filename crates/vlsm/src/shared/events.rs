@@ -1,10 +1,10 @@
-//! Sends events to the LOG file and to the listener given at open.
+//! Sends events to the file LOG and to the listener that was given at open.
 //!
 //! A listener that panics gets no further events: its state may be inconsistent, and it might panic
-//! every time. The LOG says so; the emitter of the event is not affected.
+//! every time. The LOG records the panic; the emitter of the event is not affected.
 //!
-//! The LOG is text, one line an event, stamped with the wall clock. At [`LOG_BYTES_MAX`] it becomes
-//! LOG.old and a new one begins. It is never synced, and no operation fails because of it.
+//! The LOG is text, with one line for each event, stamped with the wall clock. At [`LOG_BYTES_MAX`]
+//! it becomes LOG.old and a new LOG begins. It is never synced, and its errors fail no operation.
 
 use crate::shared::callback::call;
 use crate::shared::counters::Counter;
@@ -23,7 +23,7 @@ pub const LOG_BYTES_MAX: u64 = 4 << 20;
 const LINES_MAX: usize = 10_000;
 
 /// Receives every event, on the thread that emits it. It must return quickly and must not call the
-/// store. A listener that panics gets no further events; the LOG says so, and
+/// store. A listener that panics gets no further events. The LOG records the panic, and
 /// [`Stats::callback_panics`](crate::Stats::callback_panics) counts it.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
@@ -63,8 +63,8 @@ impl Events {
         self.written.get()
     }
 
-    /// Sends an event to all receivers. Cheap: [`Events::write_log`] writes the line into the LOG
-    /// later.
+    /// Sends an event to all receivers. It makes no file call: [`Events::write_log`] writes the
+    /// line into the LOG later.
     pub fn emit(&self, event: Event) {
         if let Some(listener) = &self.listener
             && !self.listener_off.load(Ordering::Acquire)
@@ -87,7 +87,7 @@ impl Events {
 
     #[cold]
     fn switch_listener_off(&self) {
-        // Another thread may have panicked in it at the same time.
+        // Another thread may have panicked in the listener at the same time.
         let first = !self.listener_off.swap(true, Ordering::AcqRel);
         self.count_panic();
         if first {

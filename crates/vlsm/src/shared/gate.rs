@@ -1,16 +1,15 @@
-//! The admission gate: how fast writers are let in, and readers where the admission limits them,
-//! too.
+//! The admission gate: a rate limiter for writers, and for readers if the admission limits reads.
 //!
-//! A token bucket, first come, first served. A writer's ticket is its position in the sequence of
-//! all requested bytes; the writer is admitted once the rate has let the bytes before it pass. A
-//! new rate changes when tickets come due, not their order, and bytes that were admitted early stay
-//! owed. There are no refill ticks, so the bucket adds no delay of its own. A rate of zero is a
-//! stop: writers wait until the rate changes. A writer that gives up, or is admitted and writes
-//! nothing, leaves a gap: later ones are admitted earlier by its bytes.
+//! It is a token bucket, first come, first served. A writer's ticket is its position in the
+//! sequence of all requested bytes; the writer is admitted when the rate has let the bytes before
+//! it pass. A new rate changes the due times of tickets, not their order, and bytes that were
+//! admitted early remain owed. There are no refill ticks, so the bucket adds no delay of its own. A
+//! rate of zero is a stop: writers wait until the rate changes. A writer that gives up, or is
+//! admitted and writes nothing, leaves a gap: later writers are admitted earlier by its bytes.
 //!
-//! Threads and locks: one atomic says whether the gate is open; the tickets of waiting writers are
-//! behind a lock that is held for a few instructions. The control tick sets the admission's
-//! decision.
+//! Threads and locks: one atomic holds the rate, and so whether the gate is open; the tickets of
+//! waiting writers are behind a lock that is held for a few instructions. The control tick sets the
+//! admission's decision.
 
 use crate::shared::health::Health;
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -24,30 +23,30 @@ use vlsm_disk::{Condition, Env};
 use vlsm_policy::Admit;
 
 const OPEN: u64 = u64::MAX;
-/// The bytes that may be let in at once after a pause, as time at the current rate.
+/// The burst that is admitted at once after a pause, as time at the current rate.
 const BURST: Duration = Duration::from_millis(1);
-/// The longest time until policies are asked about a writer that waits.
+/// The longest time until the policies decide again while a writer waits.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
-/// A writer that passes within this time was admitted at once.
+/// A writer that passes within this time counts as admitted at once.
 pub(crate) const AT_ONCE: Duration = Duration::from_micros(1);
 const SECOND: u128 = 1_000_000_000;
 
-/// The tickets of writers; all positions and sums in bytes since the store was opened.
+/// The tickets of writers. All positions and sums are in bytes since the store was opened.
 struct Tickets {
     /// Bytes per second; [`OPEN`] for no limit, 0 for a stop.
     rate: u64,
-    /// The time at which the rate came into force.
+    /// The time at which the rate was set.
     since: Duration,
     /// Bytes that had passed by `since`.
     passed: u64,
     /// The end of the queue: the position after the last ticket.
     given: u64,
-    /// Tickets up to here are settled: their unused bytes are lost.
+    /// Tickets up to this position are settled: their unused bytes are lost.
     settled: u64,
-    /// Places of writers that gave up, with their bytes, as long as writers wait ahead of them.
-    /// Neighbours are one gap, so there are hardly more gaps than writers that wait.
+    /// The positions of writers that gave up, with their bytes, as long as writers wait ahead of
+    /// them. Adjacent gaps are merged, so there are hardly more gaps than waiting writers.
     gaps: BTreeMap<u64, u64>,
-    /// Bytes of gaps that waiters do not know of yet.
+    /// Bytes of gaps of which waiters were not notified yet.
     untold: u64,
 }
 
@@ -62,7 +61,7 @@ impl Tickets {
         untold: 0,
     };
 
-    /// Bytes that may have passed by now. Without a limit, all that were asked for.
+    /// Bytes that may have passed by now. Without a limit these are all requested bytes.
     fn passed(&self, now: Duration) -> u64 {
         if self.rate == OPEN {
             return self.given;
@@ -79,8 +78,8 @@ impl Tickets {
         self.close_gaps(now);
     }
 
-    /// Removes the gaps whose position has passed. No ticket waits ahead of them any more, so their
-    /// bytes count as passed.
+    /// Removes the gaps whose positions have passed. No ticket waits ahead of them any more, so
+    /// their bytes count as passed.
     fn close_gaps(&mut self, now: Duration) {
         while let Some((&place, &bytes)) = self.gaps.first_key_value()
             && place <= self.passed(now)
@@ -101,7 +100,7 @@ impl Tickets {
         place
     }
 
-    /// Bytes of a burst.
+    /// The bytes of a burst.
     fn burst(&self) -> u64 {
         (u128::from(self.rate) * BURST.as_nanos() / SECOND) as u64
     }
@@ -120,9 +119,9 @@ impl Tickets {
         }
     }
 
-    /// Takes back a ticket that was not used. True when those behind it should look again: not
-    /// during a stop, whose end wakes them, and not for less than a burst, which is what they may
-    /// come too late by.
+    /// Takes back an unused ticket. Returns true if the waiters behind it should check again: not
+    /// during a stop, because its end wakes them, and not for less than a burst, because they may
+    /// be late by that much anyway.
     fn give_back(&mut self, place: u64, bytes: u64) -> bool {
         let (mut start, mut end) = (place, place.saturating_add(bytes));
         if end <= self.settled {
@@ -151,19 +150,19 @@ impl Tickets {
     }
 }
 
-/// A write that was let in.
+/// An admitted write.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Admitted {
-    /// Its ticket; none where the gate was open.
+    /// The position of its ticket; none if the gate was open.
     place: Option<u64>,
     bytes: u64,
 }
 
-/// Holds writers back as the admission says.
+/// Delays writers as the admission decides.
 pub(crate) struct Gate {
     /// A copy of [`Tickets::rate`] that is read without the lock.
     rate: AtomicU64,
-    /// The bytes that a read counts as; 0 where reads are free.
+    /// The bytes for which a read counts; 0 if reads are not limited.
     reads: AtomicU64,
     tickets: Mutex<Tickets>,
     cause: AtomicU8,
@@ -171,7 +170,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// An open gate. `changed` wakes those who wait at it.
+    /// An open gate. `changed` wakes its waiters.
     pub fn new(changed: Arc<dyn Condition>) -> Self {
         Self {
             rate: AtomicU64::new(OPEN),
@@ -182,7 +181,7 @@ impl Gate {
         }
     }
 
-    /// Puts an admission's answer in force.
+    /// Applies a decision of the admission.
     pub fn set(&self, admit: Admit, now: Duration) {
         if let Some(cause) = admit.cause {
             self.cause.store(cause as u8, Ordering::Relaxed);
@@ -201,31 +200,31 @@ impl Gate {
         }
     }
 
-    /// Wakes waiters so that they look at the store's health.
+    /// Wakes waiters so that they check the store's health.
     pub fn wake(&self) {
         if !races(Race::CloseNoNotify) {
             self.changed.notify();
         }
     }
 
-    /// Whether everybody is let in at once.
+    /// Whether all are admitted at once.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.rate.load(Ordering::Acquire) == OPEN
     }
 
-    /// Whether reads are let in as writes are.
+    /// Whether reads are limited like writes.
     #[inline]
     pub fn limits_reads(&self) -> bool {
         self.reads.load(Ordering::Relaxed) > 0
     }
 
-    /// The bytes that `reads` reads count as.
+    /// The bytes for which `reads` reads count.
     pub fn read_bytes(&self, reads: usize) -> u64 {
         self.reads.load(Ordering::Relaxed).saturating_mul(reads as u64)
     }
 
-    /// Bytes per second that are let in; none for no limit.
+    /// The limit in bytes per second; none without a limit.
     pub fn limit(&self) -> Option<BytesPerSec> {
         let rate = self.rate.load(Ordering::Acquire);
         (rate != OPEN).then_some(BytesPerSec(rate))
@@ -236,7 +235,7 @@ impl Gate {
         self.rate.load(Ordering::Acquire) == 0
     }
 
-    /// Lets a write of `bytes` in, when its time has come.
+    /// Waits until a write of `bytes` is admitted.
     pub fn admit(
         &self,
         env: &dyn Env,
@@ -259,7 +258,7 @@ impl Gate {
         }
     }
 
-    /// Takes back the ticket of a write that came to nothing.
+    /// Takes back the ticket of a write that wrote nothing.
     pub fn give_back(&self, admitted: Admitted) {
         let Some(place) = admitted.place else { return };
         let tell = self.tickets.lock().give_back(place, admitted.bytes);
@@ -268,7 +267,7 @@ impl Gate {
         }
     }
 
-    /// Waits for a ticket, of which `due` tells when it comes.
+    /// Waits for a ticket; `due` returns the time at which it is due.
     fn wait(
         &self,
         env: &dyn Env,
@@ -297,7 +296,7 @@ impl Gate {
         }
     }
 
-    /// The cause for which writers are held back, or were held back last.
+    /// The cause for which writers are delayed, or were delayed last.
     pub fn cause(&self) -> WaitCause {
         let number = usize::from(self.cause.load(Ordering::Relaxed));
         WaitCause::ALL.get(number).copied().unwrap_or(WaitCause::Admission)

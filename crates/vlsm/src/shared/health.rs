@@ -8,12 +8,13 @@
 //!    └── anything else that fails ───────────────────────────► read-only
 //! ```
 //!
-//! *Out of space*: writes are refused at admission with [`Error::NoSpace`] and leave nothing
-//! behind. Writes that were admitted before continue: the WAL has room for them (`log`).
+//! *Out of space*: writes are refused at admission with [`Error::NoSpace`] and have no effect.
+//! Writes that were admitted before continue, because the WAL has room for them (`log`).
 //!
-//! *Read-only*: a failed sync, a failed append of the WAL, damage, a panic in the background.
-//! Writes are refused with the first failure as their cause until the store is reopened. The failed
-//! operation is never retried (the kernel may have marked the lost pages clean).
+//! *Read-only*: entered after a failed sync, a failed append to the WAL, damage, or a panic in the
+//! background. Writes are refused with the first failure as their cause until the store is
+//! reopened. The failed operation is never retried, because the kernel may have marked the lost
+//! pages clean.
 //!
 //! Reads continue in both states. A store that was opened read-only refuses writes from the start.
 
@@ -35,7 +36,7 @@ const OPENED_READ_ONLY: u8 = 4;
 pub(crate) struct Health {
     state: AtomicU8,
     cause: Mutex<Option<Arc<Error>>>,
-    /// The file that could not grow last.
+    /// The last file that could not grow.
     full: Mutex<PathBuf>,
     events: Arc<Events>,
 }
@@ -47,7 +48,7 @@ impl Health {
         Self { state: AtomicU8::new(state), cause, full, events }
     }
 
-    /// Whether new writes are taken.
+    /// Checks that new writes are accepted.
     #[inline]
     pub fn check(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) {
@@ -57,7 +58,7 @@ impl Health {
         }
     }
 
-    /// Whether what was let in goes on: neither latched nor closed.
+    /// Checks that admitted writes may continue: the store is neither latched nor closed.
     #[inline]
     pub fn check_running(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) {
@@ -68,7 +69,7 @@ impl Health {
         }
     }
 
-    /// Whether reads are answered.
+    /// Checks that reads are answered.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         match self.state.load(Ordering::Acquire) {
@@ -134,7 +135,7 @@ impl Health {
         error
     }
 
-    /// Refuses everything from here on. False when it was closed already.
+    /// Refuses all calls from here on. Returns false if the store was already closed.
     pub fn close(&self) -> bool {
         self.state.swap(CLOSED, Ordering::AcqRel) != CLOSED
     }

@@ -1,23 +1,23 @@
-//! How long operations and waits take, as histograms.
+//! The latencies of operations and waits, as histograms.
 //!
-//! 1. An operation asks [`Latencies::begin`] whether it is one of those that are measured. To ask
-//!    costs two plain loads and stores on a cache line that few threads share; the clock is read
-//!    only for a measured operation.
-//! 2. At its successful end, [`Started::end`] adds its duration to a [`Histogram`].
+//! 1. An operation asks [`Latencies::begin`] whether it is measured. This costs two plain loads and
+//!    stores on a cache line that few threads share; the clock is read only for a measured
+//!    operation.
+//! 2. When the operation succeeds, [`Started::end`] adds its duration to a [`Histogram`].
 //! 3. [`Latencies::stats`] sums up the shards.
 //!
-//! To measure one costs more than 100 ns, most of it for the clock, and a get takes 300 ns. So only
-//! a sample is measured: of [`Timed::every`] operations one on average. The gaps between them are
-//! random, so a workload with a rhythm of its own does not hide from the sample. Waits are all
-//! measured: who waits has the time.
+//! A measurement costs more than 100 ns, most of it for the clock, and a get takes 300 ns. So only
+//! a sample is measured: one of [`Timed::every`] operations on average. The gaps between measured
+//! operations are random, so a periodic workload does not bias the sample. All waits are measured,
+//! because the measurement is cheap compared to the wait.
 //!
 //! A histogram is log-linear: eight buckets for each power of two of nanoseconds. So a bucket is at
 //! most an eighth wider than its lower bound, whatever the duration. A bucket contains its upper
-//! bound and not its lower one, as those of Prometheus do.
+//! bound and not its lower one, as in Prometheus.
 //!
 //! Invariants: a store's gaps depend only on its own operations, so a simulated run repeats
-//! exactly. A count is never lost; the choice of the sample may be disturbed when two threads of
-//! one shard choose at the same time.
+//! exactly. No count is lost. If two threads of one shard draw a gap at the same time, the choice
+//! of the sample may be disturbed.
 //!
 //! Threads and locks: relaxed atomics. A thread belongs to one of [`SHARDS`] shards; a shard's
 //! histogram is allocated when it is first needed.
@@ -89,7 +89,7 @@ impl Histogram {
     }
 }
 
-/// Histograms as one.
+/// The sum of several histograms.
 fn sum_of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> LatencyStats {
     let (mut counts, mut sum, mut max) = ([0; BUCKETS], 0, 0);
     for histogram in histograms {
@@ -112,11 +112,11 @@ fn sum_of<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> LatencyStats {
 pub struct LatencyBucket {
     /// The largest duration of the bucket.
     pub up_to: Duration,
-    /// The durations in it.
+    /// The number of durations in the bucket.
     pub count: u64,
 }
 
-/// The distribution of durations: a summary, and the histogram that it is made from.
+/// The distribution of durations: a summary, and the histogram on which it is based.
 ///
 /// Percentiles are upper bounds of buckets, so they are at most 12.5 % too high.
 ///
@@ -140,13 +140,13 @@ pub struct LatencyStats {
     pub count: u64,
     /// Their sum.
     pub sum: Duration,
-    /// The duration that half of them did not exceed.
+    /// The median: half of the durations are at most this long.
     pub p50: Duration,
-    /// The duration that 99 % of them did not exceed.
+    /// 99 % of the durations are at most this long.
     pub p99: Duration,
-    /// The duration that 99.9 % of them did not exceed.
+    /// 99.9 % of the durations are at most this long.
     pub p99_9: Duration,
-    /// The longest one.
+    /// The longest duration.
     pub max: Duration,
     /// The buckets that are not empty, in order.
     pub buckets: Vec<LatencyBucket>,
@@ -169,8 +169,8 @@ impl LatencyStats {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The duration that this share of them did not exceed: 0.5 for the median. Zero without
-    /// durations; a share outside 0 to 1 counts as the nearer of the two.
+    /// The quantile: this share of the durations is at most this long; 0.5 gives the median. Zero
+    /// without durations. A share outside 0 to 1 counts as the nearer of the two.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         let rank = ((self.count as f64 * share.clamp(0.0, 1.0)).ceil() as u64).max(1);
@@ -192,8 +192,8 @@ impl LatencyStats {
         below.map(|bucket| bucket.count).sum()
     }
 
-    /// The durations that came after an earlier look at the same store: its difference to this one.
-    /// The longest of them is known only to the upper bound of its bucket.
+    /// The durations since `earlier`, which is an earlier value of the same statistics. The longest
+    /// of them is only known up to the upper bound of its bucket.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |up_to| {
@@ -223,7 +223,7 @@ pub(crate) enum Timed {
 impl Timed {
     const COUNT: usize = 5;
 
-    /// Of this many, one is measured on average.
+    /// One of this many operations is measured on average.
     fn every(self) -> u32 {
         match self {
             Self::Get | Self::Write | Self::Seek => 64,
@@ -232,11 +232,11 @@ impl Timed {
     }
 }
 
-/// The operations of one kind by the threads of one shard.
+/// The operations of one kind that the threads of one shard execute.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Shard {
-    /// Operations until the next one that is measured.
+    /// The number of operations before the next measured one.
     left: AtomicU32,
     /// The state of the random gaps.
     random: AtomicU32,
@@ -245,7 +245,7 @@ struct Shard {
 
 impl Default for Shard {
     fn default() -> Self {
-        // The same for all shards: which one a thread has depends on other stores.
+        // The same for all shards, because the shard of a thread depends on other stores.
         let random = AtomicU32::new(0x9e37_79b9);
         Self { left: AtomicU32::new(0), random, measured: OnceLock::new() }
     }
@@ -255,7 +255,7 @@ impl Shard {
     /// Whether this operation is measured: one of `every` on average.
     #[inline]
     fn is_due(&self, every: u32) -> bool {
-        // Not one step, which would cost more than it is worth.
+        // Not one atomic operation, which would cost too much.
         let left = self.left.load(Ordering::Relaxed);
         if left > 0 {
             self.left.store(left - 1, Ordering::Relaxed);
@@ -270,7 +270,7 @@ impl Shard {
         Started { shard: self, since: env.now() }
     }
 
-    /// Draws the gap before the next operation that is measured.
+    /// Draws the gap before the next measured operation.
     #[cold]
     fn draw(&self, every: u32) {
         // Marsaglia, "Xorshift RNGs" (2003).
@@ -335,7 +335,7 @@ impl Latencies {
 }
 
 impl Started<'_> {
-    /// The operation has succeeded.
+    /// Records that the operation has succeeded.
     #[cold]
     pub fn end(self, env: &dyn Env) {
         let took = env.now().saturating_sub(self.since);
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(before.since(&before), LatencyStats::default());
     }
 
-    /// One of `every` is measured, the first one too, and the gaps have no rhythm.
+    /// One of `every` operations is measured, and so is the first one. The gaps have no rhythm.
     #[test]
     fn the_sample_has_its_size_and_no_rhythm() {
         let shard = Shard::default();

@@ -1,28 +1,30 @@
-//! The ledger of memory under `memory_limit`: how much each kind holds, and which kind gives way.
+//! The ledger of memory under `memory_limit`: it counts each kind of memory, and decides which kind
+//! shrinks.
 //!
-//! Everything large is charged to a gauge for as long as it lives (`disk/gauge`). The kinds get
-//! memory in this order, by the cost of doing without it:
-//! 1. *Memtables* have five eighths of the limit. When active ones fill half of that, the largest
-//!    is rotated although it is not full (`write/rotate`). When all of it is used, writers wait for
-//!    a flush. The unused part is free for the other kinds; blocks allocated ahead are freed first.
+//! All large memory is charged to a gauge for its whole life (`disk/gauge`). The kinds get memory
+//! in this order, the kind whose lack costs most first:
+//! 1. *Memtables* have five eighths of the limit. When active memtables fill half of this share,
+//!    the largest is rotated although it is not full (`write/rotate`). When the share is used up,
+//!    writers wait for a flush. Other kinds may use the unused part; blocks allocated ahead are
+//!    freed first.
 //! 2. Memory that *readers pin* (flushed memtables, blocks evicted from the cache) cannot be
-//!    refused. Pins are taken back: iterators switch to a fresh view (`iter`). Buffers of *jobs*
-//!    cannot be refused either; their sizes are chosen so that the buffers of all concurrent jobs
-//!    take about an eighth of the limit (`job`). Nor can the parts of *WAL files* that are mapped
-//!    (`log/window`), at most a sixteenth of it.
+//!    refused. Pins are released: iterators switch to a fresh view (`iter`). Buffers of *jobs*
+//!    cannot be refused either. Their sizes are chosen so that the buffers of all concurrent jobs
+//!    take about an eighth of the limit (`job`). The mapped parts of *WAL files* (`log/window`)
+//!    cannot be refused, but take at most a sixteenth of it.
 //! 3. *Indexes and filters* of open SSTs get the rest, less the cache's minimum and an eighth of
-//!    the limit, which the cache can give up at once. Beyond that the coldest are evicted, and
+//!    the limit, which the cache can release at once. Beyond that the coldest are evicted, and
 //!    files are opened for one use only.
-//! 4. The *block cache* gets what is left, at least an eighth of the limit and at most
+//! 4. The *block cache* gets the remaining memory, at least an eighth of the limit and at most
 //!    `cache_limit`.
 //!
-//! [`Memory::balance`] recomputes 3 and 4. Workers call it between steps, and readers after they
-//! opened a file. It keeps a small part of the limit free for the growth of memtables until the
-//! next call.
+//! [`Memory::balance`] recomputes the shares 3 and 4. Workers call it between steps, and readers
+//! call it after they opened a file. It keeps a small part of the limit free for the growth of
+//! memtables until the next call.
 //!
 //! Not counted: buffers of the WAL, the trees' metadata, and values that the caller copied.
 //!
-//! Threads and locks: gauges are atomics. `balance` uses `try_lock`, except when a job needs room
+//! Threads and locks: gauges are atomics. A balance uses `try_lock`, except when a job needs room
 //! or a file was opened.
 
 use crate::budget::{jobs_share, memtable_share};
@@ -56,12 +58,12 @@ pub struct MemoryStats {
     pub pinned_blocks: ByteCount,
     /// Buffers of flushes and compactions.
     pub jobs: ByteCount,
-    /// The parts of WAL files that are in memory to be written.
+    /// The parts of WAL files that are mapped for writing.
     pub wal: ByteCount,
 }
 
 impl MemoryStats {
-    /// Each kind with its name for reports.
+    /// All kinds, with their names for reports.
     #[must_use]
     pub fn kinds(&self) -> [(&'static str, ByteCount); 9] {
         [
@@ -88,7 +90,7 @@ impl MemoryStats {
         (self.total() - self.readers - self.cache).0
     }
 
-    /// The maximum of each kind.
+    /// The larger value of each kind.
     #[must_use]
     pub fn max(&self, other: &Self) -> Self {
         Self {
@@ -109,31 +111,31 @@ impl MemoryStats {
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Peak {
     pub total: ByteCount,
-    /// The peak of each kind by itself.
+    /// The peak of each kind, each at its own moment.
     pub kinds: MemoryStats,
 }
 
 /// The ledger of one store.
 pub(crate) struct Memory {
     limit: u64,
-    /// The most memory of the cache.
+    /// The most memory that the cache may use.
     cache_limit: u64,
     /// Bytes of the blocks allocated ahead for memtables.
     spare: u64,
     pub arenas: ArenaGauges,
     pub readers: Gauge,
-    /// Evicted readers that are still pinned. They cannot be evicted again, and are no reason to
-    /// evict others.
+    /// Evicted readers that are still pinned. They cannot be evicted again, and do not cause
+    /// further evictions.
     pub evicted: Gauge,
-    /// Bytes of readers when the last search found none to evict; `u64::MAX` if it found one, or
-    /// before the first.
+    /// Bytes of readers at the last search that found no reader to evict; `u64::MAX` if the last
+    /// search found one, or before the first search.
     pub unevictable: AtomicU64,
     pub jobs: Gauge,
     pub wal: Gauge,
     pub cache: Arc<BlockCache>,
     /// The share of readers, as of the last balance.
     reader_share: AtomicU64,
-    /// Bytes of all memtables at the last balance, spare and pinned ones included.
+    /// Bytes of all memtables at the last balance, including spare and pinned ones.
     balanced_at: AtomicU64,
     balancing: Mutex<u64>,
     peak: Mutex<Peak>,
@@ -178,12 +180,12 @@ impl Memory {
         self.limit
     }
 
-    /// The share of memtables.
+    /// The share of the memtables.
     pub fn memtable_share(&self) -> u64 {
         memtable_share(self.limit)
     }
 
-    /// Below this, no active memtable is rotated early.
+    /// While active memtables use less than this, none is rotated early.
     pub fn active_share(&self) -> u64 {
         self.memtable_share() / 2
     }
@@ -193,19 +195,19 @@ impl Memory {
         self.readers.get() + self.evicted.get() < self.reader_share.load(Relaxed)
     }
 
-    /// The target of an eviction of readers: a little less than their share, so that the next one
-    /// is not needed at once.
+    /// The target of an eviction of readers: slightly less than their share, so that the next
+    /// eviction is not needed at once.
     pub fn readers_target(&self) -> u64 {
         self.reader_share.load(Relaxed) / 8 * 7
     }
 
-    /// Whether jobs' buffers leave room for those of one more.
+    /// Whether the buffers of jobs leave room for one more job.
     pub fn jobs_fit(&self) -> bool {
         self.jobs.get() < jobs_share(self.limit)
     }
 
     /// Memory by kind: the smaller of two reads. A thread that is preempted while it reads the
-    /// gauges may count memory twice that moves from one gauge to another.
+    /// gauges may count memory twice if it moves from one gauge to another.
     pub fn stats(&self) -> MemoryStats {
         let (first, second) = (self.read_gauges(), self.read_gauges());
         if first.total() < second.total() { first } else { second }
@@ -213,7 +215,7 @@ impl Memory {
 
     fn read_gauges(&self) -> MemoryStats {
         let arenas = &self.arenas;
-        // Read before the cache, because the cache shrinks before buffers are counted.
+        // Read before the cache, because the cache shrinks before buffers are charged.
         let jobs = ByteCount(self.jobs.get());
         MemoryStats {
             active: ByteCount(arenas.active.get()),
@@ -228,7 +230,7 @@ impl Memory {
         }
     }
 
-    /// The memory held now, and the peak over all calls, this one included.
+    /// The memory held now, and the peak over all calls, including this one.
     pub fn stats_and_peak(&self) -> (MemoryStats, Peak) {
         let now = self.stats();
         self.note_peak(&now);
@@ -252,8 +254,8 @@ impl Memory {
         }
     }
 
-    /// Shrinks the cache for a reader that was opened, and requests an eviction if readers do not
-    /// fit.
+    /// Shrinks the cache to make room for an opened reader, and requests an eviction if the readers
+    /// do not fit.
     pub fn note_reader(&self) {
         // This takes the lock: a balance that runs now may have read the gauges before this reader
         // was counted.
@@ -269,8 +271,8 @@ impl Memory {
         }
     }
 
-    /// Gives readers and cache the memory that the other kinds leave. True if readers exceed their
-    /// share and the state has changed since an eviction found nothing.
+    /// Gives readers and cache the memory that the other kinds leave. Returns true if readers
+    /// exceed their share, and have changed since a search found none to evict.
     pub fn balance(&self) -> bool {
         self.asked.store(false, Relaxed);
         let capacity = self.balancing.try_lock();
@@ -281,8 +283,8 @@ impl Memory {
     pub fn take_buffers(&self, held: &mut Charge, bytes: u64) {
         let more = bytes.saturating_sub(held.bytes());
         if more > 0 {
-            // The lock is held until the buffers are charged, so that no other balance gives their
-            // room away.
+            // The lock is held until the buffers are charged, so that no other balance assigns
+            // their room.
             let mut capacity = self.balancing.lock();
             let is_short = self.balance_with(more, &mut capacity);
             held.set(bytes);
@@ -301,8 +303,8 @@ impl Memory {
         self.balanced_at.store(memtables.0, Relaxed);
         let left = self.limit.saturating_sub(fixed + self.limit / 32);
         let floor = (self.limit / 8).min(self.cache_limit);
-        // The cache gives way at once, a reader only when no view holds it any more: pinned memory
-        // and growth come out of the cache.
+        // The cache shrinks at once, a reader only when no view holds it any more. So pinned memory
+        // and growth are taken from the cache.
         let margin = self.limit / 8;
         let readers = left.saturating_sub(floor + margin).max(self.limit / 16);
         self.reader_share.store(readers, Relaxed);

@@ -1,4 +1,4 @@
-//! The value that all parts of a store share: its environment, its health, its ledgers, and the
+//! The state that all parts of a store share: its environment, its health, its ledgers, and the
 //! [`channel`] for signals between the parts.
 //!
 //! It is the bottom of the engine: it knows none of the parts.
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     /// The store's folder.
     pub dir: PathBuf,
     pub options: Options,
-    /// The random number of the store, in every handle to it.
+    /// The random number that identifies the store; every handle to it has the same.
     pub store_uid: u64,
     /// The time by which values expire.
     pub clock: Arc<Clock>,
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     pub arenas: Arc<ArenaPool>,
     pub io: IoPool,
     pub tracer: Tracer,
-    /// Sets the pace of writers, and of readers where the admission says so.
+    /// Limits the rate of writers, and of readers if the admission limits reads.
     pub gate: Gate,
     pub channel: Channel,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 /// See [`Shared::watch`].
 pub(crate) struct Watch<'a> {
     shared: &'a Shared,
-    /// Whether there was a panic before: that one is not ours.
+    /// Whether the thread was already panicking when the watch began; that panic is ignored.
     panicking: bool,
 }
 
@@ -94,13 +94,14 @@ impl Shared {
         error
     }
 
-    /// Latches the store when a panic drops it. Taken after a lock, it latches before that lock is
-    /// released, so no thread continues from a half-changed state.
+    /// Returns a guard that latches the store if a panic drops it. If the guard is taken after a
+    /// lock, it latches before that lock is released, so no thread continues from a partially
+    /// changed state.
     pub fn watch(&self) -> Watch<'_> {
         Watch { shared: self, panicking: std::thread::panicking() }
     }
 
-    /// Runs `work` on a background thread. A panic of it latches the store.
+    /// Runs `work` on a background thread. A panic in it latches the store.
     pub fn in_background(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let shared = self.clone();
         self.io.submit(move || {
@@ -110,7 +111,8 @@ impl Shared {
         });
     }
 
-    /// Tells listeners and the LOG. An event of a tree gets the name of its keyspace here.
+    /// Sends an event to the listener and the LOG. An event of a tree gets the name of its keyspace
+    /// here.
     pub fn emit(&self, mut event: Event) {
         event.name_keyspace(|tree| self.counters.attribution.keyspace_of(tree));
         self.events.emit(event);
@@ -122,7 +124,7 @@ impl Shared {
         self.counters.latencies.begin(kind, &*self.env)
     }
 
-    /// An operation has succeeded.
+    /// Records that an operation has succeeded.
     #[inline]
     pub fn end(&self, started: Option<Started<'_>>) {
         if let Some(started) = started {
@@ -130,12 +132,13 @@ impl Shared {
         }
     }
 
-    /// Counts a wait that is over; a long one is an event.
+    /// Counts a finished wait; a long wait is also an event.
     pub fn note_wait(&self, cause: WaitCause, since: Duration) {
         self.note_wait_of(None, cause, since);
     }
 
-    /// Counts a wait of a write into a tree; a long one is an event. The caller holds no lock.
+    /// Counts a wait of a write into a tree; a long wait is also an event. The caller holds no
+    /// lock.
     pub fn note_wait_of(&self, tree: Option<TreeId>, cause: WaitCause, since: Duration) {
         let took = self.env.now().saturating_sub(since);
         self.counters.waited(cause, took);
@@ -151,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the admission lets a write into this tree in.
+    /// Waits until a write into this tree is admitted.
     #[cold]
     pub fn wait_at_gate(
         &self,
@@ -165,8 +168,8 @@ impl Shared {
         result
     }
 
-    /// Waits until the admission lets `reads` reads in. A stop is for writes only, and a store that
-    /// cannot be written to any more is read without limit.
+    /// Waits until `reads` reads are admitted. A stop applies only to writes, and a store that no
+    /// longer accepts writes is read without limit.
     #[cold]
     pub fn wait_to_read(&self, reads: usize) {
         if !self.gate.is_open() && !self.gate.is_stopped() {
@@ -181,7 +184,7 @@ impl Shared {
         give_up: Option<Duration>,
     ) -> Result<Admitted> {
         let since = self.env.now();
-        // A stop ends with a change, after which they are asked anyway.
+        // A stop ends with a change, after which the policies decide anyway.
         if !self.gate.is_stopped() {
             self.channel.ask_again_within(since + gate::LOOK);
         }
@@ -192,12 +195,12 @@ impl Shared {
         result
     }
 
-    /// The time, as policies are told it.
+    /// The present time in the unit of the policies.
     pub fn now_micros(&self) -> Micros {
         Micros(self.env.now().as_micros() as u64)
     }
 
-    /// Notes an operation that was asked for now, where there is a trace.
+    /// Records an operation that was called now, if a trace runs.
     #[inline]
     pub fn trace(&self, tree: TreeId, asked: Asked<'_>, key: &[u8]) {
         if self.tracer.is_on() {
@@ -205,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// Number of worker threads.
+    /// The number of worker threads.
     pub fn worker_count(&self) -> usize {
         match self.options.workers {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -214,7 +217,7 @@ impl Shared {
     }
 }
 
-/// The error of a store whose threads the system does not start.
+/// The error if the system cannot start a thread of the store.
 pub(crate) fn no_thread(dir: &Path, error: std::io::Error) -> Error {
     Error::io("cannot start a thread of the store", dir, error)
 }

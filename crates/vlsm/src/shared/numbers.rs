@@ -1,5 +1,5 @@
-//! Unique numbers of files, memtables, runs of L0 and jobs. Those of files and runs continue from
-//! the manifest; the others start anew at each open.
+//! Unique numbers of files, memtables, runs of L0 and jobs. The numbers of files and runs continue
+//! from the manifest; the others restart at each open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ impl Numbers {
         self.memtable.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// No memtable has this number or a larger one yet.
+    /// All memtables so far have numbers below this.
     pub fn memtables_end(&self) -> u64 {
         self.memtable.load(Ordering::Relaxed)
     }

@@ -1,26 +1,25 @@
-//! The statistics as a file in the store's folder, while another process asks for them.
+//! Publishes the statistics as a file in the store's folder, while another process requests them.
 //!
-//! A process cannot see the memory of another one, but `vlsm top` shows a store that another
-//! process writes.
-//! 1. A process that wants to see the statistics writes the wall-clock time, in milliseconds since
-//!    the Unix epoch, into the file [`WANTED`]. It does so again and again, because a request is
-//!    forgotten after [`WANTED_FOR`].
-//! 2. The system tells the store of a new request (`Fs::watch`). While it holds, a background
-//!    thread of the store writes the statistics each second ([`PERIOD`]) to a temporary file, which
-//!    it renames to [`PAGE`]: a reader always finds a whole page. Where the system cannot tell, the
-//!    thread looks for a request each second.
-//! 3. When the request is forgotten, and at the close, the store removes the page. What a crash
-//!    leaves behind is removed by the next open.
+//! `vlsm top` uses this file to show a store that another process writes.
+//! 1. A process that requests the statistics writes the wall-clock time, in milliseconds since the
+//!    Unix epoch, into the file [`WANTED`]. It repeats this, because a request expires after
+//!    [`WANTED_FOR`].
+//! 2. The system notifies the store of a new request (`Fs::watch`). Until the request expires, a
+//!    background thread of the store writes the statistics each second ([`PERIOD`]) to a temporary
+//!    file and renames it to [`PAGE`], so a reader always finds a complete page. If the system has
+//!    no such notification, the thread checks for a request each second.
+//! 3. When the request expires, and at the close, the store removes the page. The next open removes
+//!    files that a crash left.
 //!
-//! The content is text as Prometheus scrapes it. It begins with the time of the page and with the
-//! process; its histograms are as fine as the store's, without their empty buckets.
+//! The content is text in the format of Prometheus. It begins with the time of the page and the
+//! process; its histograms have the store's full resolution, without empty buckets.
 //!
-//! No operation depends on these files: they are never synced, and a failed call is tried again a
-//! second later and is otherwise ignored. Without a request nothing is done, or one look for a name
-//! a second. A store that is opened read-only publishes nothing.
+//! No operation depends on these files: they are never synced, and a failed call is only retried a
+//! second later. Without a request there is no work, except one check for a name each second if
+//! there is no notification. A store that is opened read-only publishes nothing.
 //!
-//! Threads and locks: a look runs on a thread for file calls. `there` is held meanwhile, so it is
-//! only ever taken with `try_lock`.
+//! Threads and locks: a look runs on a thread for file calls. It holds `there` meanwhile, so this
+//! lock is only taken with `try_lock`.
 
 use crate::sync::Mutex;
 use std::path::Path;
@@ -30,11 +29,11 @@ use std::time::Duration;
 use vlsm_disk::fs::{Fs, OpenOptions, Watch, read_all};
 use vlsm_disk::{Condition, Env};
 
-/// The statistics.
+/// The file with the statistics.
 pub(crate) const PAGE: &str = "STATS.prom";
-/// The file that becomes the page.
+/// The temporary file that is renamed to the page.
 const PAGE_TMP: &str = "STATS.prom.tmp";
-/// The request for the statistics.
+/// The file with the request.
 pub(crate) const WANTED: &str = "STATS.wanted";
 /// All these files.
 pub(crate) const FILES: [&str; 3] = [PAGE, PAGE_TMP, WANTED];
@@ -43,10 +42,10 @@ pub(crate) const FILES: [&str; 3] = [PAGE, PAGE_TMP, WANTED];
 const PERIOD: Duration = Duration::from_secs(1);
 /// The time for which a request holds.
 const WANTED_FOR: Duration = Duration::from_secs(10);
-/// A request is not longer.
+/// The most bytes of a valid request.
 const WANTED_LEN: usize = 64;
 
-/// The part of the store that knows the statistics.
+/// The part of the store that provides the statistics.
 pub(crate) trait Figures: Send + Sync {
     /// The page as of now.
     fn page(&self) -> String;
@@ -60,24 +59,24 @@ pub(crate) struct Published {
     next: AtomicU64,
     /// Whether the store has made a page.
     there: Mutex<bool>,
-    /// The watch for requests; none inside where the system cannot tell.
+    /// The watch for requests; the inner value is none if the system has no notification.
     watch: OnceLock<Option<Watch>>,
-    /// The number of requests that the watch has told of.
+    /// The number of requests that the watch has reported.
     requests: Arc<AtomicU64>,
-    /// That number when a look last found no request in force and no page left to remove.
+    /// The value of `requests` when a look last found no valid request and no page to remove.
     answered: AtomicU64,
 }
 
 impl Published {
-    /// Names the part that knows the statistics. Until then nothing is published.
+    /// Sets the part that provides the statistics. Until then nothing is published.
     pub fn attach(&self, above: Weak<dyn Figures>) {
         assert!(self.above.set(above).is_ok(), "attached once, when the store is composed");
     }
 
-    /// Has a worker woken for each request from now on, if the system can tell.
+    /// From now on each request wakes a worker, if the system has a notification for it.
     pub fn watch(&self, env: &dyn Env, dir: &Path, work: &Arc<dyn Condition>) {
         let begin = || {
-            // There may be one from before.
+            // A request may already exist.
             self.requests.fetch_add(1, Ordering::Relaxed);
             let (requests, work) = (self.requests.clone(), work.clone());
             let changed = move || {
@@ -89,8 +88,8 @@ impl Published {
         self.watch.get_or_init(begin);
     }
 
-    /// Whether a look is due, which the caller then starts; and the time of the next one, if there
-    /// is one without a request.
+    /// Whether a look is due, which the caller then starts, and the time of the next look, if one
+    /// is due without a new request.
     pub fn due(&self, now: Duration) -> (bool, Option<Duration>) {
         let watched = self.watch.get().is_some_and(Option::is_some);
         let answered = self.answered.load(Ordering::Relaxed);
@@ -109,11 +108,12 @@ impl Published {
         }
         let later = after.as_micros() as u64;
         let swapped = self.next.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed);
-        // The first call only begins the count: a store that was just opened has other work.
+        // The first call only starts the clock, because a store that was just opened has other
+        // work.
         (next > 0 && swapped.is_ok(), after)
     }
 
-    /// Writes a page if it is wanted, and removes one that is wanted no more.
+    /// Writes a page if there is a valid request; otherwise removes the page.
     pub fn look(&self, env: &dyn Env, dir: &Path) {
         let Some(mut there) = self.there.try_lock() else { return };
         let requests = self.requests.load(Ordering::Relaxed);
@@ -128,11 +128,11 @@ impl Published {
         let page = above.page();
         drop(above);
         *there = true;
-        // A page that cannot be written is as if nobody had asked.
+        // A page that cannot be written is skipped.
         let _ = write(&**env.fs(), dir, &page);
     }
 
-    /// Removes the page, because the store is being closed. No look is under way any more.
+    /// Removes the page, because the store is being closed. No look is running any more.
     pub fn end(&self, env: &dyn Env, dir: &Path) {
         if let Some(mut there) = self.there.try_lock() {
             remove(&**env.fs(), dir, &mut there);
@@ -140,7 +140,7 @@ impl Published {
     }
 }
 
-/// Whether there is a request that still holds.
+/// Whether there is a request that has not expired.
 fn is_wanted(env: &dyn Env, dir: &Path) -> bool {
     let path = dir.join(WANTED);
     if !env.fs().exists(&path).unwrap_or(false) {
@@ -161,7 +161,8 @@ fn write(fs: &dyn Fs, dir: &Path, page: &str) -> std::io::Result<()> {
     fs.rename(&tmp, &dir.join(PAGE))
 }
 
-/// Removes what the store has made. What cannot be removed is left to the next look, or open.
+/// Removes the files that the store has created. The next look or open retries files that cannot be
+/// removed.
 fn remove(fs: &dyn Fs, dir: &Path, there: &mut bool) {
     if !*there {
         return;

@@ -1,16 +1,17 @@
 //! Space that is reserved for an open on a full device.
 //!
-//! To open a store takes a little space: a new WAL, records of the manifest. If others filled the
-//! device, the store could not even be opened to delete data. So after its first writes a store
-//! keeps a file of [`RESERVE_BYTES`] that has no other use:
-//! 1. It is made in the background when a WAL file was prepared, once, if plenty of space is free.
+//! Opening a store takes some space: for a new WAL and records of the manifest. If other files
+//! filled the device, the store could not even be opened to delete data. So after its first writes
+//! a store keeps a file of `reserve_bytes` that has no other use:
+//! 1. It is created in the background after a WAL file was prepared, once, if plenty of space is
+//!    free.
 //! 2. An open that finds too little space removes it and tries again, with a short WAL.
-//! 3. It is made anew when there is plenty of space again.
+//! 3. It is created again when plenty of space is free again.
 //!
-//! Its contents cannot be compressed, so that it takes its space on any file system. It is not
-//! synced: after power loss it may be short, and is made anew.
+//! Its contents cannot be compressed, so it takes its full space on any file system. It is not
+//! synced: after power loss it may be too short, and is created again.
 //!
-//! Threads and locks: one thread at a time prepares WAL files; one atomic.
+//! Threads and locks: one atomic; only one thread at a time prepares WAL files.
 
 use crate::shared::Shared;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -19,20 +20,20 @@ use std::path::Path;
 use vlsm_disk::Env;
 use vlsm_disk::fs::OpenOptions;
 
-/// The file's name.
+/// The name of the file.
 pub(crate) const NAME: &str = "RESERVE";
 
-/// The file is made if this many times its length is free.
+/// The file is created if this many times its length is free.
 const PLENTY: u64 = 16;
 
-/// Whether the file is there, as far as this life of the store knows.
+/// Whether the file exists, as far as this session of the store knows.
 #[derive(Default)]
 pub(crate) struct Reserve {
     is_kept: AtomicBool,
 }
 
 impl Shared {
-    /// Makes the file where it is missing and there is plenty of space.
+    /// Creates the file if it is missing and plenty of space is free.
     pub fn keep_reserve(&self) {
         let len = self.options.reserve_bytes.0;
         let plenty = || self.free_bytes() / PLENTY >= len;
@@ -43,13 +44,13 @@ impl Shared {
         let path = self.dir.join(NAME);
         match keep(&*self.env, &path, len) {
             Ok(written) => self.counters.reserve_bytes.add(written),
-            // The store does without it until its next life.
+            // The store has no reserve until it is opened again.
             Err(_) => drop(self.env.fs().remove(&path)),
         }
     }
 }
 
-/// Sees to it that the file has this length. Returns the bytes that were written.
+/// Ensures that the file has this length. Returns the number of bytes written.
 fn keep(env: &dyn Env, path: &Path, len: u64) -> io::Result<u64> {
     let fs = &**env.fs();
     if fs.exists(path)? {
@@ -77,7 +78,7 @@ fn keep(env: &dyn Env, path: &Path, len: u64) -> io::Result<u64> {
     Ok(written)
 }
 
-/// Gives the space away. False when there was none to give.
+/// Releases the space. Returns false if there was no reserve.
 pub(crate) fn give_away(env: &dyn Env, dir: &Path) -> bool {
     env.fs().remove(&dir.join(NAME)).is_ok()
 }

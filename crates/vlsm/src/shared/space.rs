@@ -1,18 +1,18 @@
 //! The state *out of space*, and the budget of free space.
 //!
-//! 1. A full device refuses an operation that lengthens a file: a flush, a compaction, the
-//!    manifest, the preparation of a WAL. Its output is discarded (an edit waits), and the store
-//!    refuses writes ([`Shared::failed`]).
-//! 2. A worker checks the free space from time to time (`control/space`), first soon, then less and
-//!    less often.
-//! 3. The free space is a budget. Jobs whose output it covers may run and take their share: a small
-//!    compaction may free the space that a large flush needs.
-//! 4. When nothing waits for space any more, writes are accepted again.
+//! 1. A full device refuses an operation that lengthens a file: a flush, a compaction, an append to
+//!    the manifest, the preparation of a WAL. The output of the operation is discarded (an edit
+//!    waits), and the store refuses writes ([`Shared::failed`]).
+//! 2. A worker checks the free space (`control/space`), at first soon, then at growing intervals.
+//! 3. The free space is a budget. Jobs whose output it covers may run, and take their share of it:
+//!    a small compaction may free the space that a large flush needs.
+//! 4. When no part of the store waits for space any more, writes are accepted again.
 //!
-//! A device may say that it has space and refuse it all the same (quotas). Then the store
-//! alternates between both states, less and less often.
+//! A device may report free space and still refuse to allocate it (quotas). Then the store
+//! alternates between both states, at growing intervals.
 //!
-//! Threads and locks: `shortage` is held for short looks only; one look at a time.
+//! Threads and locks: `shortage` is held for a short time only; one thread looks for space at a
+//! time.
 
 use crate::shared::Shared;
 use crate::sync::Mutex;
@@ -30,8 +30,7 @@ const LOOK_FIRST: Duration = Duration::from_millis(50);
 const LOOK_MAX: Duration = Duration::from_secs(2);
 /// A shortage that begins this soon after another one continues its pauses.
 const SOON: Duration = Duration::from_secs(10);
-/// Bytes that are allowed for an append to the manifest, and for the needs of any job besides its
-/// output.
+/// Bytes allowed for an append to the manifest, and for the needs of a job besides its output.
 pub(crate) const ROOM: u64 = 64 << 10;
 
 /// The state of a shortage.
@@ -39,7 +38,7 @@ pub(crate) const ROOM: u64 = 64 << 10;
 struct Shortage {
     /// The time at which it began.
     since: Duration,
-    /// Bytes that jobs may still take before the next look.
+    /// Bytes that jobs may still use before the next look.
     budget: u64,
     /// The time from one look to the next.
     pause: Duration,
@@ -48,7 +47,7 @@ struct Shortage {
     ended: Option<Duration>,
 }
 
-/// The lack of space of one store.
+/// The shortage of space of one store.
 #[derive(Default)]
 pub(crate) struct Space {
     shortage: Mutex<Shortage>,
@@ -65,17 +64,17 @@ pub(crate) fn needs(candidate: &Candidate) -> u64 {
     bytes.saturating_add(bytes / 16).saturating_add(ROOM)
 }
 
-/// Whether it is time to look for space.
+/// Whether a look for space is due.
 pub(crate) enum Look {
-    /// It is time, and the caller is the only one that looks.
+    /// A look is due, and the caller is the only thread that looks.
     Now,
     At(Duration),
-    /// There is space, or another thread looks.
+    /// There is no shortage, or another thread looks.
     Never,
 }
 
 impl Shared {
-    /// Takes note of a failure: lack of space passes, everything else latches the store.
+    /// Handles a failure: a lack of space is temporary; every other failure latches the store.
     /// Returns the error.
     pub fn failed(&self, error: Error) -> Error {
         match error {
@@ -110,7 +109,8 @@ impl Shared {
         Error::NoSpace { path }
     }
 
-    /// Whether to look for space. The caller must then report the result ([`Self::looked`]).
+    /// Whether to look for space. After [`Look::Now`] the caller must report the result
+    /// ([`Self::looked`]).
     pub fn look(&self) -> Look {
         if !self.health.is_out_of_space() {
             return Look::Never;
@@ -126,7 +126,7 @@ impl Shared {
     }
 
     /// Records that `free` bytes are free. Writes are accepted again if that is at least `wanted`,
-    /// which is none while something still waits for space.
+    /// which is none while a part of the store still waits for space.
     pub fn looked(&self, free: u64, wanted: Option<u64>) {
         let now = self.env.now();
         let ended = {
@@ -147,12 +147,12 @@ impl Shared {
         }
     }
 
-    /// Bytes that are free, as far as the system tells.
+    /// The free bytes that the system reports; unlimited if it reports none.
     pub fn free_bytes(&self) -> u64 {
         self.env.fs().free_bytes(&self.dir).unwrap_or(u64::MAX)
     }
 
-    /// The jobs that there is space for.
+    /// The jobs for which there is space.
     pub fn affordable(&self, mut candidates: Vec<Arc<Candidate>>) -> Vec<Arc<Candidate>> {
         if self.health.is_out_of_space() {
             let budget = self.space.shortage.lock().budget;
@@ -161,7 +161,7 @@ impl Shared {
         candidates
     }
 
-    /// Takes a job's share of the budget. False when there is too little left.
+    /// Takes a job's share of the budget. Returns false if too little is left.
     pub fn afford(&self, candidate: &Candidate) -> bool {
         if !self.health.is_out_of_space() {
             return true;

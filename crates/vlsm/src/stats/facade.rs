@@ -1,10 +1,10 @@
-//! The statistics for the facade of the crate `metrics`: whatever recorder the application has
-//! installed gets them.
+//! The statistics for the facade of the crate `metrics`, which hands them to the recorder that the
+//! application has installed.
 //!
-//! It is the list of [`families`]. A counter of whole numbers is set to its value (a recorder keeps
-//! the larger one), everything else becomes a gauge. The facade takes single durations, not
-//! histograms that exist already; so a histogram becomes gauges with a label `quantile`, a gauge
-//! `…_sum` and a counter `…_count`.
+//! The metrics are those of [`families`]. A counter of whole numbers is set to its value (a
+//! recorder keeps the larger one); all other values become gauges. The facade takes single
+//! durations, not complete histograms. So a histogram becomes gauges with a label `quantile`, a
+//! gauge `…_sum` and a counter `…_count`.
 
 use super::Stats;
 use super::families::{Family, Kind, Labels, Value, families};
@@ -17,11 +17,11 @@ const QUANTILES: [(f64, &str); 5] =
 
 impl Stats {
     /// Publishes the statistics through the facade of the crate `metrics`, with these labels added
-    /// to all of them: for an application with several stores, say, the name of the store. Call it
-    /// now and then, for example every ten seconds. Needs the feature `metrics`.
+    /// to each metric. An application with several stores can add the name of the store, for
+    /// example. Call it at intervals, for example every ten seconds. Needs the feature `metrics`.
     ///
     /// The names are those of [`Stats::prometheus`]. Latencies are gauges with a label `quantile`,
-    /// and `…_sum` and `…_count`, over the whole life of the open store.
+    /// and `…_sum` and `…_count`, since the store was opened.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {

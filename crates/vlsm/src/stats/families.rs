@@ -1,14 +1,14 @@
-//! A store's statistics as metrics: families of samples with labels, as monitoring systems want
-//! them.
+//! A store's statistics as metrics: families of samples with labels, the form that monitoring
+//! systems use.
 //!
-//! This is the one list of metrics. The text for Prometheus is written from it, and so is what
-//! other monitoring systems get. The rules:
+//! This is the only list of metrics. The text for Prometheus and the output for other monitoring
+//! systems are written from it. The rules:
 //!
 //! - A name begins with `vlsm_` and ends with its unit. Times are in seconds, sizes in bytes. The
 //!   name of a counter ends with `_total`.
-//! - A counter counts since the store was opened; a gauge is of this moment.
-//! - A family that can have samples is always there, so that a dashboard can name it. A sample
-//!   without a value (a limit where there is none) is left out.
+//! - A counter counts since the store was opened; a gauge shows the present value.
+//! - Every family is always present, so that a dashboard can name it. A sample without a value (a
+//!   limit where there is none) is omitted.
 //! - Labels have few values: `keyspace`, `level`, `cause`, `kind`. None holds a key.
 //!
 //! A histogram has a bucket for each power of two of nanoseconds from 512 ns to 17 s. Its counts
@@ -48,7 +48,7 @@ pub(super) enum Value {
 pub(super) struct Family {
     pub name: &'static str,
     pub kind: Kind,
-    /// A sentence for people.
+    /// A description for people.
     pub help: &'static str,
     pub samples: Vec<(Labels, Value)>,
 }
@@ -191,7 +191,8 @@ fn reads(all: &mut Families, stats: &Stats) {
     all.count("vlsm_sst_open_bytes_total", help, stats.open_bytes.0);
 }
 
-/// The work of jobs by the place that they make room in: `memtable` for flushes, else the level.
+/// The work of jobs by the place in which they make room: `memtable` for flushes, otherwise the
+/// level.
 fn jobs(all: &mut Families, stats: &Stats) {
     let compactions = stats.compactions.iter().enumerate();
     let compactions = compactions.map(|(level, work)| (level.to_string(), work));
@@ -217,7 +218,7 @@ fn jobs(all: &mut Families, stats: &Stats) {
     all.count("vlsm_rotations_total", "Memtables sealed.", stats.rotations);
 }
 
-/// The jobs under way, by the same places; those without a job have zeros.
+/// The running jobs, by the same places; places without a job have zeros.
 fn running(all: &mut Families, stats: &Stats) {
     let levels = stats.jobs.iter().filter_map(|job| job.from).map(|level| usize::from(level) + 1);
     let levels = levels.max().unwrap_or(0).max(stats.compactions.len());

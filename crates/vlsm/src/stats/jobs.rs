@@ -1,5 +1,5 @@
-//! The jobs under way: what each does, and how far it is. Cancelled ones are left out, because
-//! nothing more comes of them.
+//! The running jobs: the work of each, and its progress. Cancelled jobs are omitted, because they
+//! have no result.
 
 use crate::engine::Engine;
 use serde::{Deserialize, Serialize};
@@ -7,27 +7,27 @@ use vlsm_core::ByteCount;
 use vlsm_core::event::JobKind;
 use vlsm_policy::{Class, Running};
 
-/// A flush or a compaction that is under way at this moment.
+/// A flush or a compaction that is running at this moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct JobStats {
-    /// The name of the keyspace; empty if it was just dropped.
+    /// The name of the keyspace; empty if the keyspace was just dropped.
     pub keyspace: String,
     /// A flush, a merge or a move.
     pub kind: JobKind,
-    /// The level that it makes room in; none for memtables.
+    /// The level in which the job makes room; none if it makes room for memtables.
     pub from: Option<u8>,
-    /// The level that it writes into.
+    /// The level into which the job writes.
     pub to: u8,
-    /// Bytes that it reads in all, as it expects.
+    /// Bytes that the job is expected to read in all.
     pub bytes: ByteCount,
-    /// Bytes that it has merged.
+    /// Bytes that the job has merged.
     pub done: ByteCount,
-    /// Whether the schedule has paused it.
+    /// Whether the schedule has paused the job.
     pub paused: bool,
 }
 
-/// All jobs, those under way for longest first.
+/// All running jobs, the oldest first.
 pub(super) fn jobs(engine: &Engine) -> Vec<JobStats> {
     let running = engine.control.state().running();
     let stats = |job: &Running| {

@@ -1,8 +1,8 @@
-//! Counters and measurements of a store since it was opened, as one value to print or to write as
-//! JSON.
+//! The counters and measurements of a store since it was opened, as one value to print or to write
+//! as JSON.
 //!
-//! [`trees`] looks at the trees, [`families`] is the list of metrics that is made from the values,
-//! and [`prometheus`] writes these as text.
+//! [`trees`] counts the trees, [`families`] turns the values into a list of metrics, and
+//! [`prometheus`] writes these as text.
 
 #[cfg(feature = "metrics")]
 mod facade;
@@ -28,7 +28,7 @@ use vlsm_core::event::WaitCause;
 use vlsm_core::{ByteCount, BytesPerSec, Micros};
 use vlsm_disk::Way;
 
-/// Waits for one cause: of writes, and of reads where the admission limits them.
+/// The waits for one cause: those of writes, and those of reads if the admission limits reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WaitStats {
@@ -40,37 +40,37 @@ pub struct WaitStats {
     pub total: Micros,
     /// The longest wait.
     pub longest: Micros,
-    /// The distribution of all of them.
+    /// The distribution of all these waits.
     #[serde(default)]
     pub latency: LatencyStats,
 }
 
-/// The latencies of operations that succeeded, as their callers saw them: from the call to its
-/// return, with all waits in between.
+/// The latencies of successful operations, as their callers saw them: from the call to its return,
+/// including all waits.
 ///
-/// A sample of them is measured, because to measure one costs a third of the time of a get in
-/// memory: the numbers below are averages, and the gaps in between are random. The longest one of
-/// a sample may miss the longest of all; [`Stats::waits`] has every wait.
+/// Only a random sample of the operations is measured, because a measurement costs a third of the
+/// time of a get in memory. The sampling rates below are averages. So the longest operation of all
+/// may be missing; [`Stats::waits`] has every wait.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Latencies {
     /// Point reads of one key; one of 64 is measured.
     pub get: LatencyStats,
-    /// Point reads of several keys at once, however many; one of 16 is measured.
+    /// Calls of `multi_get`, with any number of keys; one of 16 is measured.
     #[serde(default)]
     pub multi_get: LatencyStats,
-    /// Writes: batches and single writes alike, and those that transactions commit; one of 64 is
+    /// Writes: batches, single writes, and the writes that transactions commit; one of 64 is
     /// measured.
     pub write: LatencyStats,
-    /// Beginnings of scans: an iterator takes its place in the tree and finds its first pair. One
-    /// of 64 is measured. An iterator begins again at each end that it is used from, at a seek, at
-    /// the next region, and when the engine took back the state that it was reading.
+    /// Starts of scans: an iterator positions itself in the tree and finds its first pair. One of
+    /// 64 is measured. An iterator starts again at each end from which it is used, after a seek, at
+    /// the next region, and after the engine has released the state that it was reading.
     pub seek: LatencyStats,
-    /// Commits of transactions, check included; one of 16 is measured.
+    /// Commits of transactions, including their checks; one of 16 is measured.
     pub transaction: LatencyStats,
 }
 
-/// Work of the jobs out of one level.
+/// The work of the jobs that make room in one level.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct WorkStats {
@@ -78,9 +78,9 @@ pub struct WorkStats {
     pub jobs: u64,
     /// Jobs that only moved tables.
     pub moves: u64,
-    /// Bytes read from SSTs, by running jobs too.
+    /// Bytes read from SSTs, including those of running jobs.
     pub read: ByteCount,
-    /// Bytes written to SSTs, by running and cancelled jobs too.
+    /// Bytes written to SSTs, including those of running and cancelled jobs.
     pub written: ByteCount,
     /// Entries merged.
     pub entries_in: u64,
@@ -88,16 +88,16 @@ pub struct WorkStats {
     pub entries_dropped: u64,
     /// Input bytes of the widest single job.
     pub widest: ByteCount,
-    /// SSTs that jobs took out of this level, moved ones included.
+    /// SSTs that jobs took out of this level, including moved ones.
     pub ssts_in: u64,
-    /// Poor vSSTs among `ssts_in`: they overlap too much of the next level. `vlsm` adds them to a
-    /// job when there are too few good ones.
+    /// Poor vSSTs among `ssts_in`: vSSTs that overlap too much of the next level. The shape `vlsm`
+    /// adds them to a job when there are too few good ones.
     pub poor_in: u64,
-    /// SSTs that jobs brought into L1. For jobs into other levels it is 0.
+    /// SSTs that jobs wrote or moved into L1. For jobs into other levels it is 0.
     pub ssts_out: u64,
-    /// Good vSSTs among `ssts_out`, by the number of overlapped SSTs.
+    /// Good vSSTs among `ssts_out`, graded by the number of overlapped SSTs.
     pub good_out_by_count: u64,
-    /// Good vSSTs among `ssts_out`, by the ratio of bytes.
+    /// Good vSSTs among `ssts_out`, graded by the ratio of bytes.
     pub good_out_by_ratio: u64,
     /// The number of times that a schedule paused a job.
     pub paused: u64,
@@ -107,24 +107,24 @@ pub struct WorkStats {
     pub wasted: ByteCount,
 }
 
-/// One level at this moment, summed over all trees.
+/// One level at this moment, summed over trees.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LevelStats {
     /// The level; 0 is L0.
     pub level: u8,
-    /// Runs in L0. For a deeper level, the number of trees that have tables there.
+    /// Runs in L0. For a deeper level, the number of trees with tables in it.
     pub runs: u64,
     /// Tables.
     pub tables: u64,
     /// Visible bytes.
     pub bytes: ByteCount,
-    /// Target size, summed over all trees; none for L0 and the last level.
+    /// Target size, summed over these trees; none for L0 and the last level.
     pub target: Option<ByteCount>,
-    /// Tables that are good vSSTs, counting overlapped SSTs ("vLSM: Low tail latency and I/O
-    /// amplification in LSM-based KV stores", 2024, §4.2).
+    /// Tables that are good vSSTs, graded by the number of overlapped SSTs ("vLSM: Low tail latency
+    /// and I/O amplification in LSM-based KV stores", 2024, §4.2).
     pub good_by_count: u64,
-    /// Tables that are good vSSTs by the ratio of bytes.
+    /// Tables that are good vSSTs, graded by the ratio of bytes.
     pub good_by_ratio: u64,
 }
 
@@ -132,28 +132,28 @@ pub struct LevelStats {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct KeyspaceStats {
-    /// Its name.
+    /// The name of the keyspace.
     pub name: String,
-    /// Its regions.
+    /// The number of its regions.
     pub regions: u64,
-    /// Its levels; L0 is always there.
+    /// Its levels; L0 is always present.
     pub levels: Vec<LevelStats>,
-    /// Bytes in its memtables, the sealed ones included.
+    /// Bytes in its memtables, including the sealed ones.
     pub memtable_bytes: ByteCount,
     /// Memtables that wait for their flush.
     pub sealed_memtables: u64,
-    /// Entries in SSTs, shadowed ones and tombstones included.
+    /// Entries in SSTs, including shadowed entries and tombstones.
     pub entries: u64,
     /// Tombstones among them.
     pub tombstones: u64,
     /// Bytes that compactions have to merge until all levels are within their bounds.
     pub debt: ByteCount,
-    /// The waits of writes into it, without causes that never occurred. A batch over several
-    /// keyspaces counts for the first one. Waits for the WAL, which all keyspaces share, are only
-    /// in [`Stats::waits`].
+    /// The waits of writes into the keyspace, without causes that never occurred. A batch over
+    /// several keyspaces counts for the first one. Waits for the WAL, which all keyspaces share,
+    /// are only in [`Stats::waits`].
     #[serde(default)]
     pub waits: Vec<KeyspaceWait>,
-    /// The chains that its memtables waited for.
+    /// The compaction chains for which its memtables waited.
     #[serde(default)]
     pub chains: ChainSummary,
 }
@@ -177,24 +177,24 @@ impl KeyspaceStats {
         self.levels.iter().map(|level| level.bytes).sum()
     }
 
-    /// SSTs, and slices of SSTs.
+    /// The number of SSTs and of slices of SSTs.
     #[must_use]
     pub fn ssts(&self) -> u64 {
         self.levels.iter().map(|level| level.tables).sum()
     }
 }
 
-/// The snapshots that are held at this moment, by iterators and transactions too.
+/// The snapshots that are held at this moment, including those of iterators and transactions.
 ///
 /// A snapshot keeps the versions that it shows, so compactions cannot drop them. A count that only
-/// grows, or an age of hours, is mostly a handle that the application forgot.
+/// grows, or an age of hours, usually means that the application forgot to drop a handle.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SnapshotStats {
-    /// Their number. Clones of a [`Snapshot`](crate::Snapshot) count once.
+    /// The number of snapshots. Clones of a [`Snapshot`](crate::Snapshot) count once.
     pub count: u64,
-    /// The time for which the oldest state that is held has been held; none without snapshots. For
-    /// an iterator without a snapshot it is counted from the first look at the statistics.
+    /// The age of the oldest snapshot; none without snapshots. For an iterator without a snapshot
+    /// the age is counted from the first reading of the statistics.
     pub oldest: Option<Micros>,
 }
 
@@ -202,22 +202,21 @@ pub struct SnapshotStats {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileStats {
-    /// SSTs that the trees show. It may be fewer than there are tables, because several tables may
-    /// show slices of one file.
+    /// SSTs in the trees. They may be fewer than the tables, because several tables may be slices
+    /// of one file.
     pub ssts: u64,
     /// Their length.
     pub sst_bytes: ByteCount,
     /// SSTs among them that are open: their index and filter are in memory.
     pub open_ssts: u64,
-    /// WAL files that may hold writes that are in no SST yet, the current one included.
+    /// WAL files that may hold writes that are in no SST yet, including the current file.
     pub wals: u64,
     /// Their length.
     pub wal_bytes: ByteCount,
     /// SSTs that left the trees and that readers still use: iterators, snapshots over a compaction
-    /// filter, gets under way. [`Stats::zombie_files`] also counts those that wait for their
-    /// removal.
+    /// filter, running gets. [`Stats::zombie_files`] also counts files that wait for their removal.
     pub pinned: u64,
-    /// Their length: the space that closing those readers would free.
+    /// Their length: the space that would be free without those readers.
     pub pinned_bytes: ByteCount,
 }
 
@@ -225,7 +224,7 @@ pub struct FileStats {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Time since the environment was made.
+    /// Time since the environment was created.
     pub at: Micros,
     /// Keys written.
     pub writes: u64,
@@ -234,10 +233,10 @@ pub struct Stats {
     /// Transactions that committed writes.
     #[serde(default)]
     pub transactions: u64,
-    /// Commits of transactions that were refused, because another write came in between.
+    /// Commits of transactions that failed with a conflict.
     #[serde(default)]
     pub conflicts: u64,
-    /// Bytes admitted, in the WAL's encoding: keys, values and a few bytes each.
+    /// Bytes admitted, in the WAL's encoding: keys, values and a few bytes for each.
     pub write_bytes: ByteCount,
     /// Point reads.
     pub gets: u64,
@@ -249,7 +248,7 @@ pub struct Stats {
     pub filter_checks: u64,
     /// Filter checks that saved a read.
     pub filter_negatives: u64,
-    /// Filter checks that did not, although the key was absent.
+    /// Filter checks that saved no read although the key was absent.
     pub filter_false_positives: u64,
     /// Blocks found in the cache.
     pub cache_hits: u64,
@@ -265,36 +264,37 @@ pub struct Stats {
     pub memory_peaks: MemoryStats,
     /// The peak of all kinds together.
     pub memory_peak: ByteCount,
-    /// The size at which memtables are sealed at the moment: that of the options, or a smaller one
-    /// that the schedule sets.
+    /// The size at which memtables are sealed at this moment: that of the options, or a smaller
+    /// size that the schedule sets.
     #[serde(default)]
     pub memtable_bytes: ByteCount,
     /// The used share of memtable memory in the fullest tree, as the admission sees it.
     pub memtable_fill: f64,
-    /// Bytes per second that the admission lets in; none without a limit.
+    /// Bytes per second that the admission allows; none without a limit.
     pub write_limit: Option<BytesPerSec>,
-    /// The limit on bytes per second that jobs read, which leaves clients their share of a slow
-    /// device; none without a limit.
+    /// The limit on the bytes per second that jobs read. It leaves clients their share of a slow
+    /// device. None without a limit.
     pub job_read_limit: Option<BytesPerSec>,
-    /// The limit on bytes per second that compactions write, for the same reason; none without a
-    /// limit.
+    /// The limit on the bytes per second that compactions write, for the same reason. None without
+    /// a limit.
     pub job_write_limit: Option<BytesPerSec>,
     /// Bytes written to the WAL.
     pub wal_bytes: ByteCount,
-    /// The part of them that was copied into the memory of the files, without a call of the system.
+    /// The part of `wal_bytes` that was copied into the mapped memory of the files, without a
+    /// system call.
     pub wal_mapped_bytes: ByteCount,
     /// Bytes of WAL files that were brought into memory, ready to be written there. The system
-    /// counts them as written at that moment, and not when records are copied to them.
+    /// counts them as written at that moment, not when records are copied into them.
     pub wal_ready_bytes: ByteCount,
-    /// Bytes of WAL headers, and of zeros that extend WAL files; a recycled file is extended only
-    /// where it is too short.
+    /// Bytes of WAL headers, and of zeros that extend WAL files. A recycled file is extended only
+    /// if it is too short.
     pub wal_filled_bytes: ByteCount,
-    /// The part of those zeros that extended the file in use. They may be overwritten before they
-    /// reach the device, which then sees one write instead of two.
+    /// The part of those zeros that extended the current file. They may be overwritten before they
+    /// reach the device; it then sees one write instead of two.
     pub wal_lengthened_bytes: ByteCount,
-    /// Bytes written to the reserve, the space for an open on a full device.
+    /// Bytes written to the reserve, the space that allows opening the store on a full device.
     pub reserve_bytes: ByteCount,
-    /// Groups of records written to the WAL, each by one call or one copy.
+    /// Groups of records written to the WAL, each by one system call or one copy.
     pub wal_writes: u64,
     /// Syncs of the WAL.
     pub wal_syncs: u64,
@@ -311,10 +311,10 @@ pub struct Stats {
     /// Hot keys that flushes left in memory (option `hot_keys` of `triad`).
     #[serde(default)]
     pub kept_keys: u64,
-    /// Their bytes, which were written to the WAL once more.
+    /// The bytes of these keys and their values, which were written to the WAL once more.
     #[serde(default)]
     pub kept_bytes: ByteCount,
-    /// The number of times that a shape was evaluated for a tree. Idle trees are skipped.
+    /// The number of times that the shape was evaluated for a tree. Idle trees are skipped.
     pub shape_asks: u64,
     /// The latencies of reads and writes.
     #[serde(default)]
@@ -323,7 +323,7 @@ pub struct Stats {
     pub waits: Vec<WaitStats>,
     /// Flushes.
     pub flush: WorkStats,
-    /// Compactions by source level; index 0 is L0, or memory where memtables are merged into L1.
+    /// Compactions by source level. Index 0 is L0, or the memtables if they are merged into L1.
     /// Trailing levels without work are omitted.
     pub compactions: Vec<WorkStats>,
     /// The levels at this moment.
@@ -331,7 +331,7 @@ pub struct Stats {
     /// The keyspaces at this moment, in the order in which they were created.
     #[serde(default)]
     pub keyspaces: Vec<KeyspaceStats>,
-    /// The jobs under way at this moment, the one that began first in front.
+    /// The jobs running at this moment, the oldest first.
     #[serde(default)]
     pub jobs: Vec<JobStats>,
     /// The snapshots that are held at this moment.
@@ -340,13 +340,13 @@ pub struct Stats {
     /// The files at this moment.
     #[serde(default)]
     pub files: FileStats,
-    /// The chains that memtables or writers waited for.
+    /// The compaction chains for which memtables or writers waited.
     pub chains: ChainSummary,
-    /// The chains that stood behind L0, one for each flush.
+    /// The compaction chains that stood behind L0, one for each flush.
     pub standing_chains: ChainSummary,
-    /// Files that left the tree and are still in use or not yet removed.
+    /// Files that left the trees and are still in use or not yet removed.
     pub zombie_files: u64,
-    /// The part of those that the file system failed to remove.
+    /// The part of these files that the file system failed to remove.
     #[serde(default)]
     pub stuck_files: u64,
     /// Panics of merge operators, compaction filters and the listener that were caught.
@@ -356,13 +356,13 @@ pub struct Stats {
     pub out_of_space: bool,
     /// The number of times that the device became full.
     pub shortages: u64,
-    /// The failure that made the store read-only; none if there was none. A store that was opened
-    /// read-only has none.
+    /// The failure that made the store read-only. None without such a failure, also if the store
+    /// was opened read-only.
     pub read_only: Option<String>,
 }
 
 impl Stats {
-    /// Bytes written to SSTs, WAL (including the zeros of new files), manifest, LOG and reserve.
+    /// Bytes written to SSTs, WAL (including the zeros of new files), manifest, `LOG` and reserve.
     #[must_use]
     pub fn bytes_written(&self) -> ByteCount {
         let compactions: ByteCount = self.compactions.iter().map(|work| work.written).sum();
@@ -377,7 +377,7 @@ impl Stats {
         self.flush.read + compactions + self.cache_miss_bytes + self.open_bytes
     }
 
-    /// Bytes written to SSTs, by flushes too, per byte admitted. The WAL is not counted.
+    /// Bytes written to SSTs by flushes and compactions, per byte admitted. The WAL is not counted.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
         let compactions: ByteCount = self.compactions.iter().map(|work| work.written).sum();
@@ -391,7 +391,7 @@ impl Stats {
     }
 }
 
-/// Collects all counters, and the present state of the trees.
+/// Collects all counters and the present state of the trees.
 pub(crate) fn stats(engine: &Engine) -> Stats {
     let Engine { shared, reader, installer, control, .. } = engine;
     let counters = &shared.counters;
@@ -463,7 +463,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
     }
 }
 
-/// By source level, without trailing levels that no job has worked on.
+/// The compactions by source level, without trailing levels that no job has worked on.
 fn compactions_of(counters: &Counters) -> Vec<WorkStats> {
     let levels = (1..counters.levels.len()).map(|index| work_of(counters, index));
     let mut compactions: Vec<WorkStats> = levels.collect();

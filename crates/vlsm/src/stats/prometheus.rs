@@ -1,12 +1,12 @@
 //! The text exposition format of Prometheus, version 0.0.4.
 //!
-//! For each family a line with its help, one with its type, and a line for each sample. A histogram
-//! has a line for each bucket (all durations up to the bound `le`), their sum and their count. In a
-//! label's value `\`, `"` and line ends are escaped; there is nothing else to escape.
+//! Each family has a line with its help, a line with its type, and a line for each sample. A
+//! histogram has a line for each bucket (the count of durations up to the bound `le`), one for the
+//! sum and one for the count. In the values of labels `\`, `"` and line ends are escaped.
 //!
 //! The page that a store publishes for another process ([`Figures`]) has the same families. It
-//! begins with its time and its process, and a histogram has exactly the buckets in which there are
-//! durations: they are eight times as fine, and more come with time.
+//! begins with its time and its process. Its histograms have only the buckets that are not empty.
+//! These are eight times as fine, and their number grows with time.
 
 use super::families::{Family, Kind, Labels, Value, bounds, families};
 use super::{Stats, stats};
@@ -16,15 +16,15 @@ use crate::shared::published::Figures;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The version of the published page. A reader refuses pages of a later one.
+/// The version of the published page. A reader refuses pages of a later version.
 const FORMAT: u32 = 1;
 
 impl Stats {
     /// The statistics in the text format that Prometheus scrapes. Serve them with the content type
     /// `text/plain; version=0.0.4; charset=utf-8`.
     ///
-    /// All names begin with `vlsm_`; times are in seconds and sizes in bytes. A label `keyspace`
-    /// holds the name of a keyspace, `level` a level, `cause` the cause of a wait.
+    /// All names begin with `vlsm_`; times are in seconds and sizes in bytes. The label `keyspace`
+    /// holds the name of a keyspace, `level` a level, and `cause` the cause of a wait.
     ///
     /// ```
     /// # fn main() -> vlsm::Result<()> {
@@ -44,12 +44,12 @@ impl Stats {
     }
 }
 
-/// The buckets of a histogram that are written.
+/// The choice of a histogram's buckets that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Buckets {
-    /// Always the same.
+    /// The same buckets for every histogram.
     PowersOfTwo,
-    /// Those that are not empty, as fine as they were counted.
+    /// The buckets that are not empty, in full resolution.
     Filled,
 }
 

@@ -1,4 +1,4 @@
-//! The page for Prometheus, byte for byte. `UPDATE_EXPECT=1` writes it anew.
+//! The page for Prometheus, byte for byte. `UPDATE_EXPECT=1` rewrites it.
 
 use super::families::families;
 use super::*;
@@ -30,7 +30,7 @@ fn job(from: Option<u8>, bytes: u64, done: u64) -> JobStats {
     }
 }
 
-/// A store with something of everything, and names that have to be escaped.
+/// The statistics of a store with samples of most families, and with names that must be escaped.
 fn busy() -> Stats {
     let level = |level, tables, bytes, target: Option<u64>| LevelStats {
         level,
@@ -114,7 +114,7 @@ fn every_family_is_always_there() {
     assert_eq!(names(busy()), names(Stats::default()));
 }
 
-/// The bytes of a level's first job count before that job ends.
+/// The bytes of a level's first job are counted before that job ends.
 #[test]
 fn a_first_job_under_way_counts() {
     let counters = Counters::default();

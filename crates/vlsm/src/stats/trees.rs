@@ -1,11 +1,11 @@
-//! The trees of a store in numbers: by level, by keyspace and in all.
+//! The statistics of the trees: by level, by keyspace and in total.
 //!
-//! 1. Each tree is looked at once ([`Tree::of`]), because to grade its tables takes a search in the
-//!    next level for each.
-//! 2. The numbers of its regions add up to those of a keyspace, and those of all trees to the
-//!    store's.
+//! 1. Each tree is counted once ([`Tree::of`]), because grading its tables takes a search in the
+//!    next level for each table.
+//! 2. The numbers of a keyspace are the sums over its regions; those of the store are the sums over
+//!    all trees.
 //!
-//! All numbers are of one view, so they fit each other.
+//! All numbers are taken from one view, so they are consistent.
 
 use super::{KeyspaceStats, KeyspaceWait, LevelStats};
 use crate::engine::Engine;
@@ -18,10 +18,10 @@ use vlsm_policy::shape::Overlap;
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Pressure, Shape, TreeFacts};
 
-/// All trees of a view in numbers.
+/// The statistics of all trees of a view.
 pub(super) struct Trees(BTreeMap<TreeId, Tree>);
 
-/// One tree in numbers.
+/// The statistics of one tree.
 struct Tree {
     levels: Vec<LevelStats>,
     memtable_bytes: ByteCount,
@@ -35,7 +35,7 @@ impl Trees {
     pub fn of(engine: &Engine, view: &StoreView) -> Self {
         let control = &engine.control;
         let overlap_max = engine.shared.options.policy.tree.growth as f64;
-        // Targets may follow the size of memtables.
+        // Targets may depend on the size of memtables.
         let facts = TreeFacts { memtable_bytes: control.memtable_bytes(), ..TreeFacts::default() };
         let of = |tree: &Arc<TreeView>| {
             (tree.id, Tree::of(&**control.shape(), &facts, overlap_max, tree))
@@ -48,11 +48,11 @@ impl Trees {
         summed(self.0.values())
     }
 
-    /// The keyspaces of the store, without those that came after the view.
+    /// The keyspaces of the store, without keyspaces that were created after the view.
     pub fn keyspaces(&self, engine: &Engine) -> Vec<KeyspaceStats> {
         let infos = engine.catalog.keyspaces();
         let known = infos.iter().filter_map(|info| {
-            // One that was dropped or cleared just now has no tree in the view.
+            // A keyspace that was just dropped or cleared has no trees in the view.
             let ids: Vec<TreeId> = info.trees().ok()?.iter().collect();
             let trees = ids.iter().map(|id| self.0.get(id)).collect::<Option<Vec<&Tree>>>()?;
             Some(KeyspaceStats {
@@ -129,7 +129,7 @@ fn levels(version: &Version, pressure: &Pressure, overlap_max: f64) -> Vec<Level
     levels
 }
 
-/// The levels of several trees together; L0 is always there.
+/// The sums of the levels of several trees; L0 is always present.
 fn summed<'a>(trees: impl Iterator<Item = &'a Tree>) -> Vec<LevelStats> {
     let mut levels: Vec<LevelStats> = vec![LevelStats::default()];
     for one in trees.flat_map(|tree| &tree.levels) {

@@ -10,7 +10,7 @@ pub(super) const MAGIC: &[u8; 8] = b"vLSM-trc";
 pub(super) const VERSION: u32 = 1;
 pub(super) const HEADER_LEN: usize = 24;
 pub(super) const CHUNK_HEADER_LEN: usize = 12;
-/// A chunk is written when it has this many bytes.
+/// A chunk is written when its payload has at least this many bytes.
 pub(super) const CHUNK_LEN: usize = 64 << 10;
 /// The largest payload: a full chunk and one operation with two keys.
 pub(super) const CHUNK_MAX: usize = 256 << 10;
@@ -68,7 +68,7 @@ pub(super) fn encode(
         Asked::DeleteRange(_) => DELETE_RANGE,
     };
     out.push(number);
-    // Signed, small numbers first.
+    // Zigzag encoding: small differences of either sign give small numbers.
     let delta = at.wrapping_sub(last) as i64;
     put_varint(out, (delta << 1 ^ delta >> 63) as u64);
     put_varint(out, tree);

@@ -4,7 +4,7 @@
 //! [`Db::start_trace`](crate::Db::start_trace) records (`recorder`), [`TraceReader`] reads. The
 //! format is in docs/format.md: a header, self-contained chunks of operations, and an end with the
 //! number of operations. The checksum of a chunk covers its offset, so a damaged, moved or
-//! truncated chunk is an error and never read as other operations.
+//! truncated chunk is an error and is never decoded as other operations.
 
 mod format;
 mod reader;
@@ -21,8 +21,8 @@ use vlsm_core::Micros;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TraceOp {
-    /// The time of the call, since the trace began. Operations of several threads, and scans
-    /// (recorded at their end), are not exactly in this order.
+    /// The time of the call, since the trace began. The order of operations is not exactly that of
+    /// their times, because several threads record operations, and scans are recorded at their end.
     pub at: Micros,
     /// The number of the tree, that is, of a region of a keyspace.
     pub tree: u64,

@@ -1,8 +1,9 @@
-//! Reads a trace chunk by chunk; a chunk bounds the memory.
+//! Reads a trace chunk by chunk; the length of a chunk bounds the memory.
 //!
 //! 1. The header identifies a trace and its version.
-//! 2. A chunk is read whole, its checksum compared, and its stated number of operations decoded.
-//! 3. The end has the number of operations; nothing may follow. A trace without an end was
+//! 2. A chunk is read completely, its checksum is compared, and its stated number of operations is
+//!    decoded.
+//! 3. The end states the number of operations; nothing may follow it. A trace without an end was
 //!    truncated: its operations are returned, then an error.
 
 use super::TraceOp;
@@ -15,7 +16,7 @@ use vlsm_disk::codec::{Malformed, Reader};
 use vlsm_disk::fs::{File, OpenOptions};
 use vlsm_disk::{Env, RealEnv};
 
-/// The operations of a trace, one after another.
+/// An iterator over the operations of a trace.
 ///
 /// It ends after an error.
 ///
@@ -90,7 +91,7 @@ impl TraceReader {
         Ok(reader)
     }
 
-    /// The wall-clock time of its beginning, since 1970.
+    /// The wall-clock time at which the trace began, since 1970.
     #[must_use]
     pub fn started(&self) -> Micros {
         self.started

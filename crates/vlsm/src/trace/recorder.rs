@@ -1,13 +1,13 @@
 //! Records the operations of an open store.
 //!
-//! 1. An operation checks one flag, relaxed. Without a trace that is all.
-//! 2. With a trace it is encoded into the open chunk, under a lock. A full chunk gets its offset in
-//!    the file and goes to the I/O threads, which may write chunks in any order. Offsets are
-//!    assigned under the lock, so chunks never overlap.
-//! 3. At most [`OUTSTANDING_MAX`] chunks are in flight: the operation that fills another one waits
-//!    for the device, without the lock.
+//! 1. An operation checks one flag, relaxed. Without a trace this is the only cost.
+//! 2. With a trace the operation is encoded into the open chunk, under a lock. A full chunk gets
+//!    its offset in the file and is handed to the I/O threads, which may write chunks in any order.
+//!    Offsets are assigned under the lock, so chunks never overlap.
+//! 3. At most [`OUTSTANDING_MAX`] chunks are in flight. The operation that fills another chunk
+//!    waits for the device, without the lock.
 //! 4. The end of the trace waits for the chunks in flight, writes the last chunk and the count, and
-//!    syncs. A failed write ends the recording; the call that ends the trace returns the error.
+//!    syncs. A failed write stops the recording; the call that ends the trace returns the error.
 //!
 //! A trace is not part of the store: its failures fail no operation.
 
@@ -16,7 +16,7 @@ use crate::paths::absolute;
 use crate::sync::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-// These atomics order nothing, so the tests of orderings need not replace them.
+// These atomics order no other memory, so the tests of orderings need not replace them.
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use vlsm_core::{Error, Micros, Result, TreeId};
@@ -55,7 +55,7 @@ struct Sink {
     error: Mutex<Option<Error>>,
 }
 
-/// A chunk in flight, counted until it is written or given up.
+/// A chunk in flight, counted until it is written or dropped.
 struct InFlight(Arc<Sink>);
 
 impl Drop for InFlight {
@@ -151,7 +151,7 @@ impl Tracer {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Records operations that were called at a time.
+    /// Records operations that were called at the time `at`.
     #[cold]
     pub fn record<'a>(
         &self,
@@ -207,12 +207,12 @@ impl Tracer {
     }
 }
 
-/// Gives a chunk to the I/O threads.
+/// Hands a chunk to the I/O threads.
 fn hand_over(io: &IoPool, recording: &mut Recording) {
     let (offset, bytes) = recording.take();
     recording.sink.outstanding.fetch_add(1, Ordering::AcqRel);
     let (in_flight, file) = (InFlight(recording.sink.clone()), recording.file.clone());
-    // What became of it is in the sink.
+    // The sink holds the outcome.
     let _ = io.submit(move || {
         if let Err(error) = file.write_at(&bytes, offset) {
             let error = Error::io("cannot write", &in_flight.0.path, error);

@@ -1,12 +1,13 @@
 //! Iterators of a transaction: the pairs of its snapshot with its own writes on top.
 //!
-//! 1. The snapshot's iterator is walked from both ends; a pair that was looked at and not returned
-//!    waits in `front` or `back`. Pairs in ranges that the transaction has deleted are passed over.
-//! 2. The keys that the transaction has written are looked up beside it. The nearer one of the two
-//!    is next; of the same key the own writes decide, perhaps with the snapshot's value below.
+//! 1. The snapshot's iterator is walked from both ends. A pair that was read ahead and not returned
+//!    yet is kept in `front` or `back`. Pairs in ranges that the transaction has deleted are
+//!    skipped.
+//! 2. The next key is the nearer of the snapshot's and the transaction's own. If both have the same
+//!    key, the own writes determine its value; operands merge into the snapshot's value.
 //! 3. Each step records how far the iterator has got. The commit checks this part of the range.
 //!
-//! Threads and locks: what was read is shared with the transaction behind a lock, held for a
+//! Threads and locks: the reads are shared with the transaction behind a lock, which is held for a
 //! moment.
 
 use super::Transaction;
@@ -42,7 +43,7 @@ impl Transaction {
             Ok(trees) => noted(&self.reads, (&info, trees), &lo, &hi),
             Err(error) => Err(error.clone()),
         };
-        // Without trees its place is an error, which is returned first.
+        // Without trees `place` is an error, which is returned first.
         let trees = trees.unwrap_or_default();
         TransactionIter {
             base: self.snapshot.range(keyspace, (lo.clone(), hi.clone())),
@@ -66,7 +67,7 @@ impl Transaction {
     }
 }
 
-/// Notes a range of which nothing is read yet, and returns its place among the reads.
+/// Records a range of which nothing is read yet, and returns its index among the reads.
 fn noted(
     reads: &Mutex<Reads>,
     keyspace: (&KeyspaceInfo, &[TreeId]),
@@ -97,16 +98,15 @@ fn touched(
     trees.get(first..=last).unwrap_or_default().to_vec()
 }
 
-/// A pair of the snapshot that was looked at and not returned yet: a key and its value, or the
-/// error of the merge operator that concerns this key alone.
+/// A pair of the snapshot that was read ahead and not returned yet: a key and its value, or the
+/// error of the merge operator for this key alone.
 type Ahead = Option<(Bytes, Result<Bytes>)>;
 
 /// Pairs of a keyspace as a [`Transaction`] sees them, in key order, with the writes that it had
 /// made when the iterator began.
 ///
-/// Errors are as those of [`Iter`]: after [`Error::MergeFailed`] or
-/// [`Error::UnknownMergeOperator`] it continues with the next key, after any other error it is at
-/// its end.
+/// Errors are as those of [`Iter`]: after [`Error::MergeFailed`] or [`Error::UnknownMergeOperator`]
+/// the iterator continues with the next key. After any other error it is at its end.
 pub struct TransactionIter {
     base: Iter,
     front: Ahead,
@@ -118,17 +118,17 @@ pub struct TransactionIter {
     trees: Vec<TreeId>,
     /// The lower end of the range.
     from: Bound<Bytes>,
-    /// What is left of the range.
+    /// The rest of the range.
     lo: Bound<Bytes>,
     hi: Bound<Bytes>,
     reads: Arc<Mutex<Reads>>,
-    /// Where the range is among the reads; an error to return first.
+    /// The index of the range among the reads, or an error to return first.
     place: Result<usize>,
     finished: bool,
     failed: Option<Bytes>,
 }
 
-/// An end of an iterator.
+/// One end of an iterator.
 #[derive(Clone, Copy, PartialEq)]
 enum Side {
     Front,
@@ -136,16 +136,16 @@ enum Side {
 }
 
 impl TransactionIter {
-    /// The key whose operands could not be combined, if the last result was
-    /// [`Error::MergeFailed`] or [`Error::UnknownMergeOperator`]; else none.
+    /// The key whose operands could not be combined, if the last result was [`Error::MergeFailed`]
+    /// or [`Error::UnknownMergeOperator`]; otherwise none.
     #[must_use]
     pub fn failed_key(&self) -> Option<&Bytes> {
         self.failed.as_ref()
     }
 
     /// Moves the front to the first pair at or after `key`, forwards or backwards, within the
-    /// iterator's range. The back stays where it is. Each call counts as another range of which the
-    /// transaction has read something.
+    /// iterator's range. The back stays where it is. Each call counts as another range that the
+    /// transaction has read from.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = Bytes::copy_from_slice(key.as_ref());
         let below = match &self.from {
@@ -154,7 +154,7 @@ impl TransactionIter {
             Bound::Unbounded => false,
         };
         let lo = if below { self.from.clone() } else { Bound::Included(key) };
-        // A walk of its own, so that nothing of the old one's pairs ahead has to be undone.
+        // A new walk begins, so that the pairs that the old one has read ahead need not be undone.
         if self.place.is_ok() {
             self.place = noted(&self.reads, (&self.info, &self.trees), &lo, &self.hi);
         }
@@ -163,9 +163,9 @@ impl TransactionIter {
         (self.lo, self.front, self.back, self.failed) = (lo, None, None, None);
     }
 
-    /// The key of the next pair of the snapshot from a side, without those that the transaction has
-    /// deleted by a range. Where the two sides have met, the last pair may be the one that the
-    /// other side has looked at.
+    /// The key of the next pair of the snapshot from a side, without pairs in ranges that the
+    /// transaction has deleted. Where the two sides have met, the last pair may be the one that the
+    /// other side has read ahead.
     fn look(&mut self, side: Side) -> Result<Option<Bytes>> {
         let Self { base, front, back, own, info, trees, .. } = self;
         let (ahead, other) = match side {
@@ -212,7 +212,7 @@ impl TransactionIter {
             };
             let below = if base_first { ahead.take() } else { None };
             let Some(key) = own.filter(|_| own_first) else { return Ok(below) };
-            // The next look is behind it.
+            // The next step begins behind this key.
             match side {
                 Side::Front => self.lo = Bound::Excluded(key.clone()),
                 Side::Back => self.hi = Bound::Excluded(key.clone()),
@@ -250,8 +250,8 @@ impl TransactionIter {
     }
 }
 
-/// Whether the next pair of a side is the snapshot's, and whether it is an own one; both for the
-/// same key; none at the end.
+/// Whether the next key of a side is the snapshot's, and whether it is an own one. Both are true if
+/// the keys are equal. None at the end.
 fn first(base: Option<Bytes>, own: Option<&Bytes>, side: Side) -> Option<(bool, bool)> {
     let (base, own) = match (&base, own) {
         (None, None) => return None,

@@ -1,18 +1,19 @@
 //! Checks a store completely: every byte of every file, and every invariant of its trees.
 //!
-//! 1. It takes a shared lock, as a read-only open does, so that nobody writes meanwhile. Nothing is
-//!    changed.
-//! 2. The manifest: every record. The resulting trees satisfy V1 and V2 (`core/version`), every
-//!    tree lies within its region, and every number in use is below the next number.
-//! 3. The SSTs of the trees, one after the other: each exists, matches the manifest, and every
-//!    block is sound (`disk/sst/check`).
-//! 4. The trees whose SSTs are sound (`order`): newer entries lie higher (V3).
-//! 5. The WAL: the chain and every record up to where the log may end.
+//! 1. The check takes a shared lock, as a read-only open does, so no process writes meanwhile. It
+//!    changes nothing.
+//! 2. The manifest: every record is read. The resulting trees satisfy V1 and V2 (`core/version`),
+//!    every tree lies within its region, and every number in use is below the next number.
+//! 3. The SSTs of the trees, one after the other: each exists and matches the manifest, and all its
+//!    blocks are intact (`disk/sst/check`).
+//! 4. The order of the trees, if all their SSTs are intact (`order`): newer entries lie higher
+//!    (V3).
+//! 5. The WAL: the chain of files, and every record up to the possible end of the WAL.
 //! 6. Files that nothing references.
 //!
-//! The meaning of values is not checked: a key whose operands cannot be combined is sound (a user's
-//! operators are not known here, and newer writes may lie in the WAL). An iterator finds such keys
-//! ([`Iter::failed_key`](crate::Iter::failed_key)).
+//! The meaning of values is not checked: a key whose operands cannot be combined is no finding,
+//! because a user's operators are not known here, and newer writes may be in the WAL. An iterator
+//! finds such keys ([`Iter::failed_key`](crate::Iter::failed_key)).
 //!
 //! The check continues after a problem. If the manifest cannot be read, each SST and WAL is still
 //! checked by itself. Memory: the manifest's tables, one SST's index and filter with a megabyte of
@@ -74,13 +75,13 @@ impl Severity {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Its severity.
+    /// The severity of the problem.
     pub severity: Severity,
     /// The file or folder.
     pub path: PathBuf,
-    /// The offset in the file, if the problem has one.
+    /// The offset of the problem in the file, if it has one.
     pub offset: Option<u64>,
-    /// The problem. It names no key and no value.
+    /// A description of the problem. It contains no key and no value.
     pub what: String,
     /// The recommended action.
     pub advice: &'static str,
@@ -92,7 +93,7 @@ pub struct Finding {
 pub struct VerifyReport {
     /// The findings in the order of the checks; at most 1,000 are kept.
     pub findings: Vec<Finding>,
-    /// Findings beyond those.
+    /// The number of findings beyond those.
     pub more: u64,
     /// Whether any finding is damage.
     pub damaged: bool,
@@ -100,11 +101,11 @@ pub struct VerifyReport {
     pub ssts: u64,
     /// Entries of the SSTs that the manifest names.
     pub entries: u64,
-    /// WAL files that hold the log.
+    /// WAL files in use.
     pub wals: u64,
     /// Batches in these files.
     pub batches: u64,
-    /// Bytes read of SSTs and WALs.
+    /// Bytes read from SSTs and WALs.
     pub bytes: units::ByteCount,
 }
 
@@ -116,15 +117,15 @@ pub struct VerifyProgress<'a> {
     pub path: &'a Path,
     /// Bytes checked so far.
     pub done: units::ByteCount,
-    /// Bytes in total, as far as the manifest knows them.
+    /// Bytes in total, as far as the manifest records them.
     pub total: units::ByteCount,
 }
 
 /// Checks a store completely, without changing it.
 ///
-/// The report has all problems; the call fails only if there is nothing to check. Bytes and order
-/// are checked, not the meaning of values: [`Iter::failed_key`](crate::Iter::failed_key) finds keys
-/// that a merge operator cannot combine.
+/// The report contains the problems; the call fails only if there is nothing to check. The check
+/// covers bytes and order, not the meaning of values: [`Iter::failed_key`](crate::Iter::failed_key)
+/// finds keys that a merge operator cannot combine.
 ///
 /// ```
 /// # fn main() -> vlsm::Result<()> {
@@ -147,8 +148,8 @@ pub fn verify(path: impl AsRef<Path>) -> Result<VerifyReport> {
     verify_with(&env, path.as_ref(), &mut |_| {})
 }
 
-/// As [`verify`], in another environment, with a callback for progress. A panic of `progress`
-/// leaves the call; nothing is changed, and the store's lock is released.
+/// As [`verify`], in another environment, with a callback for progress. A panic of `progress` ends
+/// the call; nothing is changed, and the store's lock is released.
 ///
 /// # Errors
 /// As [`verify`].
@@ -190,7 +191,8 @@ pub(crate) fn verify_locked(
 }
 
 /// Checks a store that another process writes, as of the moment of a look: the manifest, the SSTs
-/// and their order, and the WALs. What else is in the folder is that process's.
+/// and their order, and the WALs. Other files of the folder belong to that process and are not
+/// checked.
 pub(crate) fn verify_beside(
     engine: &Engine,
     progress: &mut dyn FnMut(VerifyProgress<'_>),
@@ -383,7 +385,7 @@ impl Check<'_> {
         }
     }
 
-    /// Opens an SST, unless it is held open.
+    /// Opens an SST, or returns the file that is held open.
     fn file(
         &self,
         path: &Path,
@@ -406,8 +408,8 @@ impl Check<'_> {
             None => (found.seq_min, found.seq_max),
             Some(seq) => (seq, seq),
         };
-        // A run with hot keys has entries that are older than it is; one that was merged of others
-        // is as old as these, whatever it dropped.
+        // A run with hot keys contains entries that are older than the run. A run that was merged
+        // from others is as old as these, even if their oldest entries were dropped.
         let wrong_age = match file.global_seq {
             None => seqs.1 > file.seq_max || file.seq_min > file.seq_max,
             Some(_) => (file.seq_min, file.seq_max) != seqs,
@@ -444,7 +446,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reads the log as a recovery would, and returns the file in which it found damage.
+    /// Reads the WAL as a recovery would, and returns the file in which it found damage.
     fn log(&mut self, state: &State) -> Option<PathBuf> {
         let options = recover_options(state, false, true);
         let (fs, dir) = (self.env.fs().clone(), self.dir);
@@ -478,7 +480,7 @@ impl Check<'_> {
         }
     }
 
-    /// Counts a log that was read.
+    /// Counts the files and batches of a WAL that was read.
     fn replayed(&mut self, recovered: &Recovered) {
         self.report.wals = recovered.live.len() as u64;
         self.report.batches = recovered.batches;
@@ -486,7 +488,7 @@ impl Check<'_> {
         self.report.bytes += units::ByteCount(bytes);
     }
 
-    /// Checks one WAL without the others.
+    /// Checks one WAL file without the others.
     fn lone_wal(&mut self, path: &Path, number: u64) -> Result<()> {
         let (header, len) = read_header(&**self.env.fs(), path, number)?;
         self.report.bytes += units::ByteCount(len);

@@ -1,12 +1,13 @@
 //! Checks that newer entries of a key lie higher in a tree (V3).
 //!
-//! All runs of L0 and all levels are walked at once, in tree order: keys ascending, the versions of
-//! a key from the newest to the oldest. The place of an entry, counted from the newest run of L0
-//! down, must never rise from one version of a key to the next. And of the range tombstones over
-//! the key, those in a higher place must be newer than it, those in a lower one older.
+//! All runs of L0 and all levels are walked at the same time, in tree order: keys ascending, the
+//! versions of a key from the newest to the oldest. An older version of a key must not be in a
+//! higher place than a newer version; the newest run of L0 is the highest place. A range tombstone
+//! over the key must be newer than the version if it is in a higher place, and older if it is in a
+//! lower place.
 //!
-//! Memory: one open SST per run, and the range tombstones of one. Files are read through the page
-//! cache, because the reads alternate between runs.
+//! Memory: for each run one open SST, and the range tombstones of one SST. Files are read through
+//! the page cache, because the reads alternate between runs.
 
 use super::{Check, FINDINGS_MAX};
 use std::cmp::Ordering;
@@ -22,11 +23,11 @@ use vlsm_disk::sst::{BlockCache, SstCursor, SstReader};
 /// A run of L0 or a level, and a position in it.
 struct Walk {
     place: Place,
-    /// The tables that are still to come, last first.
+    /// The tables that are not walked yet, last first.
     rest: Vec<Arc<Table>>,
     at: Option<(Arc<Table>, SstCursor)>,
     tables: Tables,
-    /// The range tombstones of the file that was asked for last.
+    /// The range tombstones of the file that was used last.
     ranges: Option<(FileNumber, Arc<RangeTombstones>)>,
 }
 
@@ -36,7 +37,7 @@ impl Walk {
         Self { place, rest, at: None, tables: tables.clone(), ranges: None }
     }
 
-    /// The table that shows the entry.
+    /// The file of the current entry.
     fn file(&self) -> FileNumber {
         self.at.as_ref().map_or(FileNumber(0), |(table, _)| table.file.number)
     }
@@ -45,7 +46,7 @@ impl Walk {
         self.at.as_ref().map(|(_, cursor)| (cursor.key(), cursor.trailer()))
     }
 
-    /// Goes to the next entry, or to the first one.
+    /// Moves to the next entry, or to the first one.
     fn advance(&mut self, check: &Check<'_>, cache: &Arc<BlockCache>) -> Result<()> {
         if let Some((_, cursor)) = &mut self.at {
             cursor.next()?;
@@ -111,7 +112,7 @@ impl Check<'_> {
             walk.advance(self, &cache)?;
         }
         let mut found = 0;
-        // The last entry: its key, its trailer, whose it was and in which file.
+        // The last entry: its key, its trailer, its walk and its file.
         let mut last: (Vec<u8>, Trailer, Option<(usize, FileNumber)>) =
             (Vec::new(), Trailer::FIRST, None);
         while let Some(first) = first(&walks) {
@@ -144,7 +145,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Judges an entry by the range tombstones over it in other places. Whether any is wrong.
+    /// Checks an entry against the range tombstones over it in other places. Returns whether any is
+    /// wrong.
     fn against_tombstones(
         &mut self,
         walks: &mut [Walk],
@@ -173,7 +175,7 @@ impl Check<'_> {
     }
 }
 
-/// The walk that stands on the first entry in tree order.
+/// The walk whose current entry is the first in tree order.
 fn first(walks: &[Walk]) -> Option<usize> {
     let standing = walks.iter().enumerate().filter_map(|(index, walk)| {
         let (key, trailer) = walk.entry()?;

@@ -1,4 +1,4 @@
-//! A file's beginning in memory, on Linux: `mmap` of the file, shared.
+//! The beginning of a file in memory, on Linux: a shared `mmap` of the file.
 //!
 //! 1. A store is a copy. The page cache has the bytes then, so they survive the process, and every
 //!    sync of the file includes them.
@@ -18,7 +18,7 @@
 //! the earlier one, dies of the signal as it would without this one.
 //!
 //! Ranges are rounded to [`GRAIN`], a multiple of every page size, because asking for the page size
-//! would cost more than it gives.
+//! would cost more than it saves.
 //!
 //! Threads and locks: any thread; stores take turns. The list has no lock, because the handler
 //! reads it: an entry is filled address first, length last, and emptied in the opposite order.
@@ -185,7 +185,7 @@ impl Map for PosixMap {
 impl Drop for PosixMap {
     fn drop(&mut self) {
         self.slot.len.store(0, Ordering::Release);
-        // SAFETY: nobody stores any more, and no pointer into the mapping remains.
+        // SAFETY: no thread stores any more, and no pointer into the mapping remains.
         unsafe { libc::munmap(self.base.cast(), self.len) };
         self.slot.address.store(0, Ordering::Release);
     }

@@ -92,7 +92,7 @@ fn a_copy_of_the_descriptor_does_not_hold_the_lock() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("LOCK");
     let fd = open(&path, OFlags::RDWR | OFlags::CREATE).expect("opened");
-    // As a process that is forked has it.
+    // Like the descriptor that a forked process has.
     let copy = fd.try_clone().expect("copied");
     let held = flock(fd, FlockOperation::NonBlockingLockExclusive).expect("asked");
     drop(held.expect("free"));

@@ -1,11 +1,11 @@
-//! A call when any process has written a file: Linux' inotify.
+//! Calls back when any process has written a file, by Linux's inotify.
 //!
 //! One instance and one thread serve the whole process, because the system allows few instances.
 //! The thread is there while anything is watched. It sleeps in the kernel until a watched folder
 //! has an event, so nothing wakes it while nothing happens.
 //!
-//! A forked process has no thread of its parent's, shares its instance, and its locks stay as they
-//! were at the fork. So each process has its own state, found by its number.
+//! A forked process has none of its parent's threads, shares the parent's instance, and its locks
+//! stay as they were at the fork. So each process has a state of its own, found by its process id.
 //!
 //! Threads and locks: the lock is held for the calls that add and remove a folder, which do not
 //! block, and never while a callback runs. The thread ends, with the instance, when it finds
@@ -56,7 +56,7 @@ impl Process {
 struct Watches {
     /// None while nothing is watched.
     inotify: Option<Arc<OwnedFd>>,
-    /// The watched files of each folder, by inotify's number of it.
+    /// The watched files of each folder, by inotify's number for the folder.
     folders: BTreeMap<i32, Vec<Watched>>,
     next_id: u64,
 }
@@ -114,7 +114,7 @@ impl Watches {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // A watch of the parent's is the parent's to end.
+        // Only the parent ends its watches.
         if self.process.number != std::process::id() {
             return;
         }
@@ -141,7 +141,7 @@ fn serve(process: &Process, inotify: &OwnedFd) {
                 process.watches.lock().of(event.wd(), name)
             }
             Err(Errno::INTR) => continue,
-            // There is no such error. It would end all watches.
+            // No such error is known. It would end all watches.
             Err(_) => {
                 process.watches.lock().folders.clear();
                 Vec::new()

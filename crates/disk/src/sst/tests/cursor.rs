@@ -15,7 +15,7 @@ fn a_cursor_that_goes_on_reads_ahead() {
     lengths();
     let cache = Arc::new(BlockCache::new(0));
     let mut cursor = reader.cursor(&cache, true);
-    // A seek reads a block, going on reads more and more, but nothing twice.
+    // A seek reads a block. Further moves read more and more, but nothing twice.
     cursor.seek_first().unwrap();
     assert_eq!(lengths(), [4]);
     let mut found = 0;
@@ -30,7 +30,7 @@ fn a_cursor_that_goes_on_reads_ahead() {
     assert_eq!(all.iter().sum::<usize>() + 4, reader.block_count() * 4, "{all:?}");
     assert_eq!(cursor.stats().bytes_read, reader.block_count() as u64 * 4096);
     assert_eq!(cursor.stats().block_misses, reader.block_count() as u64);
-    // Back, and elsewhere: block by block; and forwards it begins anew.
+    // Backwards and elsewhere it reads block by block. Forwards, read-ahead begins anew.
     cursor.seek_last().unwrap();
     for _ in 0..50 {
         cursor.prev().unwrap();
@@ -42,7 +42,7 @@ fn a_cursor_that_goes_on_reads_ahead() {
         cursor.next().unwrap();
     }
     assert_eq!(lengths(), [8, 16]);
-    // What is read ahead is counted for as long as it is held.
+    // Bytes that are read ahead are counted as long as they are held.
     assert!(cache.pinned_bytes() >= 16 << 10);
     drop(cursor);
     assert_eq!(cache.pinned_bytes(), 0);

@@ -1,5 +1,5 @@
-//! The reads of an opening: one of exactly the tail when the manifest says how long the tail is,
-//! and without that the footer first. The figures in `docs/performance.md` are from here.
+//! The reads of an open: exactly the tail in one read if the manifest has its length, and otherwise
+//! the footer first. The figures in `docs/performance.md` are from here.
 
 use super::*;
 use crate::aligned::align_down;
@@ -27,7 +27,7 @@ fn reads(file: &[u8], meta: &FileMeta) -> (Vec<(u64, usize)>, u64) {
     (reads, reader.open_bytes())
 }
 
-/// The file without what newer manifests say of it.
+/// The file without the facts that only newer manifests record.
 fn older(meta: &FileMeta) -> FileMeta {
     let (smallest, largest) = (meta.smallest.clone(), meta.largest.clone());
     let FileMeta { number, uid, bytes, checksum, entries, seq_min, seq_max, .. } = *meta;

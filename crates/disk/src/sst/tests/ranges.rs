@@ -173,7 +173,7 @@ fn section(file: &[u8]) -> std::ops::Range<usize> {
     from..from + footer.ranges.len as usize
 }
 
-/// A file whose section of range tombstones says what `craft` makes of it, under right checksums.
+/// A file whose section of range tombstones was changed by `craft`, with correct checksums.
 fn crafted(craft: impl FnOnce(&mut [u8])) -> Result<Arc<SstReader>> {
     let (mut file, mut meta) = write_all(&every_kind(), &three(), SstOptions::default());
     let (tail, place) = (file.len() - 4096, section(&file));

@@ -25,7 +25,7 @@ fn a_writer_that_is_asked_counts_distinct_keys() {
     assert!(summary(&small(), SstOptions::default()).sketch.is_none());
 }
 
-/// Keys of several kinds, so that it is seen that the hash is as random as a sketch needs.
+/// Keys of several kinds, to show that the hash is as random as a sketch needs.
 #[test]
 fn the_hash_of_the_filter_is_good_enough() {
     let kinds: [fn(u64) -> Vec<u8>; 4] = [

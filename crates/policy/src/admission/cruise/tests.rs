@@ -1,5 +1,5 @@
-//! CruiseDB's controller over a store of which the tests say what it does in a second: when there
-//! is a first limit, what it follows, where it is held.
+//! CruiseDB's controller over a store whose work in each second the tests determine: when there is
+//! a first limit, how the limit changes, and when it is held.
 
 use super::*;
 use crate::device::DevicePoint;
@@ -7,7 +7,7 @@ use crate::signals::MemtableSignals;
 use std::sync::Arc;
 use vlsm_core::Bytes;
 
-/// A store, of which the tests say what it does in a second.
+/// A store whose work in each second the tests determine.
 struct Store {
     cruise: Cruise,
     signals: Signals,
@@ -24,7 +24,7 @@ impl Store {
         store
     }
 
-    /// The answer at this watermark of a memory that is small against what is written.
+    /// The answer at this watermark, with a memory that is small compared to the bytes written.
     fn at(&mut self, fill: f64) -> Admit {
         let (active, capacity) = (Bytes((fill * 1e3).round() as u64), Bytes(1_000));
         self.signals.memtables = MemtableSignals { active, capacity, ..Default::default() };
@@ -42,7 +42,8 @@ impl Store {
     }
 }
 
-/// 3 KB of jobs' writes for each KB mix half and half: so 256 KB/s can be written.
+/// With 3 KB of jobs' writes for each KB, reads and writes mix half and half, so 256 KB/s can be
+/// written.
 fn device() -> Arc<DeviceMap> {
     let point = |read_share, kib: u64| {
         let throughput = BytesPerSec(kib << 10);
@@ -58,7 +59,7 @@ fn nothing_is_limited_before_memory_is_half_full() {
     assert_eq!(store.second(8_000, 0.49), None);
     assert_eq!(store.second(500, 0.6), None, "half a window");
     assert_eq!(store.second(1_500, 0.6), Some(1_000), "2,000 in two seconds");
-    // From 80 % on at once, where it is known what the device can do.
+    // From 80 % on at once, if the throughput of the device is known.
     let mut store = Store::new(|_| {});
     assert_eq!(store.second(500, 0.8), None);
     let mut store = Store::new(|_| {});
@@ -77,7 +78,7 @@ fn the_first_limit_is_how_fast_writers_write_and_not_how_long_they_were_away() {
     assert_eq!(store.at(0.3), Admit::OPEN, "nobody does");
     assert_eq!(store.second(1, 0.3), None, "a window begins");
     assert_eq!(store.second(1_000, 0.6), Some(1_000));
-    // Nor does it count what came before by the trickle: windows end by time.
+    // Bytes that came before as a trickle do not count either, because windows end by time.
     let mut store = Store::new(|_| {});
     for _ in 0..100 {
         assert_eq!(store.second(1, 0.1), None);
@@ -123,9 +124,9 @@ fn from_80_percent_on_the_device_bounds_it_at_once() {
     assert_eq!(store.second(0, 0.8), Some(256), "1,536 ÷ 6");
     assert_eq!(store.second(0, 0.7), Some(256), "until the window's end");
     assert_eq!(store.second(800, 0.7), Some(210), "1 − 0.5·0.2 − 0.4·0.2");
-    // Feedback goes on: the device never raises the limit.
+    // Feedback continues: the device never raises the limit.
     assert_eq!(store.second(1_000, 0.9), Some(151), "1 − 0.5·0.4 − 0.4·0.2");
-    // With reads of clients the mix is another, 6 + 3 to 3, and there is more of it.
+    // With reads of clients the mix differs, 6 + 3 to 3, and there are more bytes.
     let mut reads = Store::new(|_| {});
     reads.signals.device = device();
     reads.signals.counters.cache_miss_bytes = Bytes(6_000 << 10);
@@ -140,7 +141,7 @@ fn it_recovers_from_the_floor_and_rises_only_while_it_is_used() {
     store.signals.counters.writes += 1;
     let look = store.at(1.0).again.expect("somebody writes") - store.signals.now;
     assert_eq!(look, Micros(400_000 / LOOKS), "windows are twice as long as the first");
-    // All that is let in is used: windows end by time.
+    // The whole limit is used, and windows end by time.
     let (mut rate, mut seconds) = (100, 0);
     while rate < 5_000 {
         rate = store.second(rate, 0.2).expect("there is a limit");
@@ -150,7 +151,7 @@ fn it_recovers_from_the_floor_and_rises_only_while_it_is_used() {
     for _ in 0..100 {
         assert_eq!(store.second(rate / 2, 0.0), Some(rate), "nobody needs more");
     }
-    // Where nothing is written nobody is asked again.
+    // While nothing is written, there is no further decision.
     assert_eq!(store.at(0.0).again, None);
     store.signals.counters.waiting_writers = 1;
     assert!(store.at(0.0).again.is_some());

@@ -1,5 +1,5 @@
-//! ADOC over a made-up store whose flushes are as fast as they are told: each overflow, its bounds.
-//! Times are made up too; nothing here waits.
+//! ADOC over a simulated store whose flushes have a given speed: each overflow, and its bounds.
+//! Time is simulated, too; nothing here waits.
 
 use super::*;
 use crate::candidate::Inputs;
@@ -36,7 +36,7 @@ fn adoc(tree: &TreeOptions) -> Adoc {
     Adoc::new(tree, &AdocOptions::default()).expect("the options work")
 }
 
-/// A store whose flushes are as fast as they are told, one a second.
+/// A store with one flush a second, of a given speed.
 struct Loop {
     adoc: Adoc,
     second: u64,
@@ -92,7 +92,7 @@ fn each_overflow_has_its_answer() {
     assert_eq!(world.flush(400), (5, 64));
     assert_eq!(world.flush(400), (6, 64));
     assert_eq!(world.flush(400), (6, 64), "eight jobs at most for four workers");
-    // Memory, as flushes are slow: fewer threads, larger batches.
+    // Memory overflows because flushes are slow: fewer threads, larger batches.
     world.pressure.l0_runs = 0;
     assert_eq!(world.flush(190), (3, 128));
     assert_eq!(world.flush(190), (1, 192));
@@ -119,7 +119,7 @@ fn under_steady_overflow_it_stays_within_its_bounds() {
         world.flush(300);
     }
     assert_eq!(world.flush(300), (6, 512), "not beyond memtable_bytes");
-    // Too many threads make flushes slow, fewer make them fast: it goes up and down between.
+    // Too many threads make flushes slow, and fewer make them fast, so the number goes up and down.
     let mut seen = Vec::new();
     for _ in 0..20 {
         let speed = if world.adoc.slots() > 3 { 150 } else { 350 };

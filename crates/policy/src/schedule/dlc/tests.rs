@@ -222,17 +222,17 @@ fn one_deeper_job_goes_on_while_the_load_is_high() {
     let more = deeper(4);
     let grants = dlc.decide(&signals(5), &[&more], &jobs);
     assert_eq!((grants.start.len(), grants.paused), (0, vec![JobId(2), JobId(3)]));
-    // The one that went on goes on.
+    // The job that continued continues.
     jobs[0].paused_since = Some(Micros(1));
     jobs[1].paused_since = Some(Micros(1));
     let grants = dlc.decide(&signals(5), &[], &jobs);
     assert_eq!(grants.paused, [JobId(1), JobId(2)]);
-    // A burst waits for another one; that goes on instead.
+    // A burst waits for another job, which continues instead.
     let waits =
         Candidate { conflicts: vec![JobId(2)], ..candidate(Class::L0, JobKind::Compact, 2) };
     let grants = dlc.decide(&signals(20), &[&waits], &jobs);
     assert_eq!((grants.start.len(), grants.paused), (0, vec![JobId(1), JobId(3)]));
-    // Nothing new gets in its way; what does not may start when no other runs.
+    // No new job gets in its way. A job that does not may start if no other job runs.
     let blocked = deeper(2);
     let grants = dlc.decide(&signals(20), &[&blocked, &more, &waits], &[]);
     assert_eq!(grants.start, [1]);

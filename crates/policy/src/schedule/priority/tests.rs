@@ -80,7 +80,7 @@ fn none_overtakes_one_that_needs_the_same_and_only_lacks_a_slot() {
     assert_eq!(priority.decide(&signals, &[&ahead, &memory], &full).start, NOTHING);
     assert_eq!(priority.decide(&signals, &[&memory, &ahead], &full).start, [0], "it is first");
     assert_eq!(priority.decide(&signals, &[&ahead, &memory], &[]).start, [0]);
-    // One that waits for a running job is not ahead.
+    // A candidate that waits for a running job is not ahead.
     let held = Candidate { conflicts: vec![JobId(1)], ..ahead.clone() };
     assert_eq!(priority.decide(&signals, &[&held, &memory], &full).start, [1]);
     // Nor does it hold another tree up.

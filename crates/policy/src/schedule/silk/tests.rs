@@ -135,7 +135,8 @@ fn whatever_the_device_deeper_jobs_go_on_as_soon_as_clients_are_idle() {
 
 #[test]
 fn nobody_reads_so_much_that_writers_wait_for_ever() {
-    // vLSM's flush may need a job out of L1; while readers have all of the device it is paused.
+    // vLSM's flush may need a job out of L1; while readers use the whole device, that job is
+    // paused.
     let jobs = [running(1, &candidate(0, Class::Level(1)))];
     let paused =
         |resume_for_writers: bool, stopped_writers: u64, waiting_writers: u64, stop: f64| {

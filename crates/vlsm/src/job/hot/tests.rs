@@ -1,15 +1,15 @@
-//! Which keys of memtables are hot.
+//! Tests of the choice of hot keys.
 
 use super::*;
 use crate::memtable::Arena;
 use parking_lot::Mutex;
 use vlsm_core::MemtableId;
 
-/// Takes everything, in memory of its own.
+/// Accepts all entries, in memory of its own.
 #[derive(Default)]
 struct Takes {
     taken: Mutex<Vec<(String, u64)>>,
-    /// The parts that it was asked for.
+    /// The number of parts offered.
     parts: Mutex<u64>,
 }
 
@@ -26,8 +26,8 @@ impl Keeps for Takes {
     }
 }
 
-/// Memtables of these words, numbered from 1 on: `a` is a put of that key, `-a` a delete, `+a` an
-/// operand, `~a` a put that expires, `a*9` a put of a value of 9 KB.
+/// Memtables of these words, with sequence numbers from 1 on: `a` is a put of that key, `-a` a
+/// delete, `+a` an operand, `~a` a put that expires, `a*9` a put of a value of 9 KB.
 fn memtables(texts: &[&str]) -> Vec<Arc<Memtable>> {
     let mut seq = Seq(0);
     let memtable = |(text, id): (&&str, u64)| {
@@ -52,7 +52,7 @@ fn memtables(texts: &[&str]) -> Vec<Arc<Memtable>> {
     texts.iter().zip(1..).map(memtable).collect()
 }
 
-/// The keys that are hot, with the numbers of their versions, at any quantum.
+/// The hot keys, with the sequence numbers of their versions; the same at any quantum.
 fn hot(share: f64, texts: &[&str]) -> String {
     let memtables = memtables(texts);
     let mut found = Vec::new();
@@ -95,7 +95,8 @@ fn versions_count_over_all_memtables() {
 
 #[test]
 fn hot_keys_have_at_most_half_of_the_bytes() {
-    // Four keys of 9 KB; they have 9 KB once, and half of all is 18 KB and a bit.
+    // Four entries of 9 KB: each hot key counts 9 KB once, and half of all bytes is a little over
+    // 18 KB.
     assert_eq!(hot(1.0, &["a b c d a*9 b*9 c*9 d*9"]), "a5 b6");
     assert_eq!(hot(1.0, &["a*9 a*17 b*9 b*9 x*9 y*9"]), "b4", "larger than a part");
 }

@@ -20,7 +20,7 @@ use vlsm_testfs::MemFile;
 
 type Entry = (Vec<u8>, Trailer, Vec<u8>);
 
-/// A memtable of a vector.
+/// A cursor over a vector, in place of a memtable's.
 struct VecCursor(Vec<Entry>, usize);
 
 impl Cursor for VecCursor {
@@ -98,7 +98,7 @@ fn sliced(entries: &[Entry]) -> Source {
     Source::tables(Scanner::new(tables, 20_000, READ_DEPTH))
 }
 
-/// No reader holds anything, nothing lies below, and nothing is special.
+/// Without snapshots and special cases; nothing lies below.
 fn everything() -> MergeContext {
     MergeContext { nothing_below: true, filters: true, ..MergeContext::default() }
 }
@@ -115,7 +115,7 @@ fn outputs_above(rule: CutRule, next: Tables) -> Outputs {
     })
 }
 
-/// Runs a merge to its end, writing late: the files' bytes.
+/// Runs a merge to its end, and writes late. Returns the bytes of the files.
 fn finish(merge: &mut Merge, pool: &IoPool, quantum: u64) -> Vec<Vec<u8>> {
     let mut files: Vec<Vec<u8>> = Vec::new();
     let mut ran = 0;
@@ -154,7 +154,7 @@ fn read(bytes: Vec<u8>, summary: &vlsm_disk::sst::SstSummary) -> Vec<Entry> {
     entries
 }
 
-/// The entries that a merge must leave, by the definition of visibility.
+/// The entries that a merge must write, by the definition of visibility.
 fn model(entries: &[Entry], snapshots: &[Seq], drop_tombstones: bool) -> Vec<Entry> {
     let mut by_key: BTreeMap<&[u8], Vec<&Entry>> = BTreeMap::new();
     for entry in entries {

@@ -1,5 +1,5 @@
-//! The gate alone: tickets in made-up time, and the gate itself with threads, which may be late
-//! without any of them failing.
+//! The gate alone: tickets in simulated time, and the gate itself with threads, whose delays fail
+//! no test.
 
 use super::*;
 use crate::shared::events::Events;
@@ -18,7 +18,8 @@ fn a_stop_holds_writers_until_their_deadline_and_an_open_gate_nobody() {
     let refused = admit(Some(start + Duration::from_millis(5)));
     assert!(matches!(refused, Err(Error::Busy { cause: "L0 bound", .. })), "{refused:?}");
     assert!(env.now() >= start + Duration::from_millis(5), "not before its deadline");
-    // At a byte a second, 100 bytes are due for the next 100 seconds, but for a burst at first.
+    // At one byte a second, 100 bytes are due over the next 100 seconds, except for a burst at
+    // first.
     let writes = Some(BytesPerSec(1));
     let slow = Admit { writes, cause: Some(WaitCause::Admission), ..Admit::OPEN };
     gate.set(slow, env.now());
@@ -35,7 +36,7 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Tickets at 100 bytes a second from the beginning.
+/// Tickets at a rate of 100 bytes a second from the beginning.
 fn slow_tickets() -> Tickets {
     let mut tickets = Tickets::NONE;
     tickets.change(100, ZERO);
@@ -52,7 +53,8 @@ fn turns_stay_in_order_whatever_the_rate_does() {
     let mut tickets = slow_tickets();
     let [a, b, c] = [100, 100, 100].map(|bytes| tickets.take(bytes, ZERO));
     assert_eq!(dues(&tickets, [a, b, c]), [0.0, 1.0, 2.0]);
-    // Half a second's bytes have passed; the rest comes twice as fast, and the next one last.
+    // The bytes of half a second have passed; the rest passes twice as fast, and the next ticket is
+    // last.
     tickets.change(200, seconds(0.5));
     let d = tickets.take(100, seconds(0.5));
     assert_eq!(dues(&tickets, [b, c, d]), [0.75, 1.25, 1.75]);
@@ -69,7 +71,7 @@ fn what_was_let_in_ahead_stays_owed_and_what_nobody_used_is_lost() {
     tickets.change(50, ZERO);
     let next = tickets.take(10, ZERO);
     assert_eq!(tickets.due(next), Some(seconds(2.0)), "a new rate forgives nothing");
-    // After a pause only a burst: a millisecond of 50,000 bytes a second.
+    // After a pause only a burst is admitted: a millisecond at 50,000 bytes a second.
     tickets.change(50_000, seconds(10.0));
     let [first, second] = [50, 50].map(|bytes| tickets.take(bytes, seconds(20.0)));
     let third = tickets.take(50, seconds(20.0));
@@ -83,7 +85,7 @@ fn who_gives_up_delays_nobody_and_helps_nobody_ahead() {
     let [first, ahead, gone, last] = [100; 4].map(|bytes| tickets.take(bytes, ZERO));
     assert!(tickets.give_back(gone, 100), "one is behind");
     assert_eq!(dues(&tickets, [first, ahead, last]), [0.0, 1.0, 2.0]);
-    // Once its place has come the gap has passed, whatever the rate does.
+    // When its position has come the gap has passed, whatever the rate is.
     tickets.change(50, seconds(1.0));
     assert_eq!(dues(&tickets, [last]), [3.0]);
     tickets.change(100, seconds(3.0));
@@ -121,13 +123,13 @@ fn gaps_side_by_side_are_one_and_go_with_the_last_writer() {
 
 #[test]
 fn a_turn_that_is_settled_is_nobodys_any_more() {
-    // What was not used before a pause is lost, whoever gives it back.
+    // Bytes that were unused before a pause are lost, even if they are given back.
     let mut tickets = slow_tickets();
     let late = tickets.take(400, ZERO);
     let [a, b] = [100, 100].map(|bytes| tickets.take(bytes, seconds(10.0)));
     assert!(!tickets.give_back(late, 400));
     assert_eq!(dues(&tickets, [a, b]), [10.0, 11.0]);
-    // So is what was let in before the gate was open.
+    // So are bytes that were admitted before the gate was open.
     let late = tickets.take(400, seconds(11.0));
     tickets.change(OPEN, seconds(12.0));
     tickets.change(100, seconds(20.0));
@@ -156,8 +158,7 @@ fn open_lets_all_in_and_nothing_of_it_is_owed() {
     assert_eq!(dues(&tickets, [next]), [0.6]);
 }
 
-/// Waits until tickets for `given` bytes were taken, or until the thread that should take them has
-/// ended.
+/// Waits until tickets for `given` bytes were taken, or the thread that should take them has ended.
 fn wait_for<T>(gate: &Gate, given: u64, who: &ScopedJoinHandle<T>) {
     while gate.tickets.lock().given < given && !who.is_finished() {
         std::thread::yield_now();
@@ -170,7 +171,8 @@ fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
     let health = Health::new(Arc::new(Events::new(env.clone(), None, None)), false);
     let gate = Gate::new(env.condition(Duration::ZERO));
     let admit = |bytes, give_up| gate.admit(&*env, &health, bytes, give_up);
-    // Three seconds' bytes are let in, a minute's wait behind them, and one byte behind those.
+    // The bytes of three seconds are admitted, those of a minute wait behind them, and one byte
+    // behind those.
     let slow = |rate| Admit { writes: Some(BytesPerSec(rate)), ..Admit::OPEN };
     gate.set(slow(1 << 20), env.now());
     admit(3 << 20, None).expect("the burst");
@@ -183,7 +185,7 @@ fn a_failure_gives_its_turn_back_and_those_behind_come_sooner() {
         assert!(env.now() < late, "it was told of the gap");
         assert!(matches!(ahead.join().expect("no panic"), Err(Error::Busy { .. })));
     });
-    // A full disk sends those away who wait, and nothing of them is owed.
+    // A full disk refuses the waiting writers, and their bytes are not owed.
     gate.set(slow(1), env.now());
     admit(1 << 20, None).expect("the burst");
     let given = gate.tickets.lock().given;

@@ -1,5 +1,5 @@
-//! Every reader sees the same before and after: merges with range tombstones, operands, values that
-//! expire and snapshots, read before and after by a naive reader.
+//! Merges with range tombstones, operands, values that expire and snapshots. A naive reader reads
+//! before and after each merge, and must see the same.
 
 use super::*;
 use crate::rules::{CompactionFilter, Decision, MergeOperator, Rules};
@@ -11,7 +11,7 @@ use vlsm_policy::shape::Overlap;
 /// The job's wall-clock time.
 const NOW: u64 = 50;
 
-/// Appends, but refuses what a `#` is in, and combines operands only if it is told so.
+/// Appends, but refuses values with a `#`, and combines operands only if `partial` is set.
 struct Picky {
     partial: bool,
 }
@@ -55,7 +55,7 @@ fn arb_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The operations in runs, oldest first, and their range tombstones.
+/// The entries of the operations in runs, oldest first, and their range tombstones.
 fn play(runs: &[Vec<Op>]) -> (Vec<Vec<Entry>>, Ranges) {
     let (mut seq, mut ranges, mut all) = (0, Vec::new(), Vec::new());
     for run in runs {
@@ -82,7 +82,7 @@ fn play(runs: &[Vec<Op>]) -> (Vec<Vec<Entry>>, Ranges) {
     (all, ranges)
 }
 
-/// The value that a reader sees of a key, with an operator that appends anything.
+/// The value of a key for a reader, with an operator that appends anything.
 fn see(entries: &[Entry], ranges: &Ranges, key: &[u8], seq: Seq, now: u64) -> Option<Vec<u8>> {
     let over = |range: &&(Vec<u8>, Vec<u8>, Seq)| {
         range.0.as_slice() <= key && key < range.1.as_slice() && range.2 <= seq
@@ -104,7 +104,7 @@ fn see(entries: &[Entry], ranges: &Ranges, key: &[u8], seq: Seq, now: u64) -> Op
     value
 }
 
-/// Everything that a merge wrote; each file must lie before the next one.
+/// All output of a merge; each file must lie before the next one.
 fn written(merge: &mut Merge, files: Vec<Vec<u8>>) -> (Vec<Entry>, Ranges, Vec<FileMeta>) {
     let (mut entries, mut ranges, mut metas) = (Vec::new(), Vec::new(), Vec::new());
     for (bytes, summary) in files.into_iter().zip(merge.outputs().finished().to_vec()) {
@@ -209,7 +209,7 @@ proptest! {
                 Kind::PutExpiring => u64::from(entry.2[0]) > NOW,
                 _ => false,
             };
-            // But for what the operator refused, and what has no sensible value.
+            // Except for values that the operator refused, and those without a defined value.
             let odd = |key: &[u8]| before.iter().any(|entry| {
                 entry.0 == key && (entry.2.contains(&b'#') || entry.2.ends_with(b"brief"))
             });
@@ -352,8 +352,8 @@ fn the_filter_is_asked_for_what_no_snapshot_sees() {
     );
 }
 
-/// A version that stays in memory is not written, and hides older ones. Two memtables may have it;
-/// a table may not.
+/// A version that stays in memory is not written, and hides older versions. Two memtables may have
+/// it; a table may not.
 #[test]
 fn a_hot_key_that_stays_in_memory_is_left_out() {
     let entry = |key: &str, seq| {

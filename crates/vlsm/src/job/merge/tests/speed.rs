@@ -1,23 +1,24 @@
-//! Measurements of merges in memory, which run only when they are asked for.
+//! Measurements of merges in memory, which run only on request.
 //!
 //! - `FIGURES=time cargo test --release -p vlsm merge_speed -- --nocapture`: the time of each
 //!   load;
-//! - `FIGURES=LOAD` with the name of one load, under `valgrind --tool=callgrind --fair-sched=yes
-//!   --toggle-collect='*Merge*step*'`: the instructions of one merge of that load. The program
-//!   that valgrind runs is the one that `cargo test --release -p vlsm --lib --no-run` names; its
-//!   arguments are `merge_speed --test-threads=1`.
+//! - `FIGURES=LOAD` with the name of one load, under
+//!   `valgrind --tool=callgrind --fair-sched=yes --toggle-collect='*Merge*step*'`: the instructions
+//!   of one merge of that load. Valgrind runs the program that
+//!   `cargo test --release -p vlsm --lib --no-run` prints, with the arguments
+//!   `merge_speed --test-threads=1`.
 
 use super::*;
 use std::time::Instant;
 use vlsm_disk::sst::Compression;
 
-/// All pairs of a load, whatever the number of its runs.
+/// The number of pairs of a load, for any number of runs.
 const PAIRS: u64 = 160_000;
 
 /// The inputs of a merge.
 struct Load {
     name: &'static str,
-    /// The share of the pairs that each run has.
+    /// The share of each run in the pairs.
     runs: &'static [u64],
     order: Order,
     compression: Compression,
@@ -25,12 +26,12 @@ struct Load {
     memory: bool,
 }
 
-/// How the keys of the runs lie.
+/// The distribution of the keys among the runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Each key belongs to a run at random.
     Random,
-    /// So do groups of a hundred keys.
+    /// Each group of a hundred keys belongs to a run at random.
     Groups,
 }
 
@@ -90,7 +91,7 @@ fn merge_once(load: &Load, options: SstOptions) -> (u64, Duration) {
         Source::tables(Scanner::new(vec![(reader, range)], READ_LEN, READ_DEPTH))
     };
     let sources = entries(load).into_iter().map(source).collect();
-    // The allocator joins what was freed now, not in the merge.
+    // Lets the allocator join freed memory now, not during the merge.
     drop(std::hint::black_box(Vec::<u8>::with_capacity(64 << 10)));
     let mut uid = 0;
     let make_uid = move || {

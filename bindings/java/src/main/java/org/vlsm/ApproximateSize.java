@@ -1,9 +1,9 @@
 package org.vlsm;
 
 /**
- * An estimate of what a range of keys holds.
+ * The estimated size of a range of keys.
  *
  * @param bytes bytes in files and memtables
- * @param entries versions of keys, and deletes
+ * @param entries versions of keys, including deletes
  */
 public record ApproximateSize(long bytes, long entries) {}

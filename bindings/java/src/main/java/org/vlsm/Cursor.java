@@ -11,10 +11,10 @@ import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
 
 /**
- * A walk over the pairs of a {@link Range}, in its direction. It shows the moment at which it was
- * made, whatever is written meanwhile.
+ * Iterates over the pairs of a {@link Range}, in its direction. It shows the store as of its
+ * creation, whatever is written meanwhile.
  *
- * <p>It is used as a cursor, which stands before the first pair at first:
+ * <p>It can be used as a cursor, which starts before the first pair:
  *
  * <pre>{@code
  * while (cursor.advance()) {
@@ -22,27 +22,30 @@ import java.util.stream.StreamSupport;
  * }
  * }</pre>
  *
- * <p>or as an {@link Iterator}, or as a {@link #stream}. It takes many pairs at once from the
- * store; one of a transaction takes one at a time, because what it takes counts as read.
+ * <p>or as an {@link Iterator}, or as a {@link #stream}. It fetches many pairs at once from the
+ * store. A cursor of a transaction fetches one at a time, because every pair that it fetches counts
+ * as read.
  *
- * <p>After {@link VlsmException.MergeFailed}, which concerns one key, it goes on after that key.
- * After any other error it is at its end. It is for one thread at a time, except for {@link
- * #close}. An open cursor keeps what it shows on the disk: close it.
+ * <p>After {@link VlsmException.MergeFailed}, which concerns one key, it continues after that key.
+ * After any other error it is at its end. Only one thread at a time may use it, except for {@link
+ * #close}. An open cursor keeps the data that it shows on the disk, so close it.
  */
 public final class Cursor extends Handle implements Iterator<Entry> {
     private static final byte[] NOTHING = {};
     private static final int HEAD = 8;
 
-    /** The object that the cursor reads, which is held as long as the cursor is. */
+    /** The object that the cursor reads. It stays reachable as long as the cursor is. */
     private final Handle owner;
 
-    /** Pairs from the store: the lengths of key and value, 4 bytes each, and both. */
+    /**
+     * Pairs from the store, each as the lengths of key and value, 4 bytes each, then key and value.
+     */
     private ByteBuffer chunk = ByteBuffer.wrap(NOTHING);
 
     /** The place of the next pair in the chunk. */
     private int next;
 
-    /** The place of this pair's key, or -1; and of its value; and its end. */
+    /** The positions of this pair's key (or -1), of its value, and of its end. */
     private int key = -1;
     private int value;
     private int end;
@@ -110,7 +113,7 @@ public final class Cursor extends Handle implements Iterator<Entry> {
     /**
      * The key of this pair, without a copy.
      *
-     * @return a buffer that cannot be written and stays valid
+     * @return a read-only buffer that stays valid
      */
     public ByteBuffer keyBuffer() {
         check();
@@ -120,7 +123,7 @@ public final class Cursor extends Handle implements Iterator<Entry> {
     /**
      * The value of this pair, without a copy.
      *
-     * @return a buffer that cannot be written and stays valid
+     * @return a read-only buffer that stays valid
      */
     public ByteBuffer valueBuffer() {
         check();
@@ -128,8 +131,8 @@ public final class Cursor extends Handle implements Iterator<Entry> {
     }
 
     /**
-     * Copies the key of this pair into a buffer, at its position, which moves behind it. If it is
-     * longer than what remains of the buffer, nothing is copied.
+     * Copies the key of this pair into a buffer at its position, and advances the position. If the
+     * key is longer than the rest of the buffer, nothing is copied.
      *
      * @param into the buffer
      * @return the length of the key
@@ -140,8 +143,8 @@ public final class Cursor extends Handle implements Iterator<Entry> {
     }
 
     /**
-     * Copies the value of this pair into a buffer, at its position, which moves behind it. If it is
-     * longer than what remains of the buffer, nothing is copied.
+     * Copies the value of this pair into a buffer at its position, and advances the position. If
+     * the value is longer than the rest of the buffer, nothing is copied.
      *
      * @param into the buffer
      * @return the length of the value

@@ -8,12 +8,13 @@ import java.util.Objects;
 import java.util.function.Function;
 
 /**
- * An open store: the keyspace {@code default}, and everything that concerns all keyspaces.
+ * An open store: the keyspace {@code default}, and the operations on all keyspaces.
  *
- * <p>A store is open in one process, once. {@link #close} ends it whatever else there is: its
- * keyspaces, cursors, snapshots and transactions then throw {@link VlsmException.Closed}. When the
- * JVM exits with open stores, everything that was acknowledged is written first; only {@link
- * Runtime#halt} and a kill lose {@linkplain Durability what is not in the operating system yet}.
+ * <p>A store can be open only once, in one process. {@link #close} closes it although other objects
+ * of it exist: its keyspaces, cursors, snapshots and transactions then throw {@link
+ * VlsmException.Closed}. When the JVM exits with open stores, it first writes all acknowledged
+ * writes. Only {@link Runtime#halt} and a kill lose {@linkplain Durability writes that are not in
+ * the operating system yet}.
  */
 public final class Db extends Keyspace {
     private final Path path;
@@ -24,7 +25,7 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * Opens the store in a folder, which is made if there is none.
+     * Opens the store in a folder, and creates it if there is none.
      *
      * @param path the folder
      * @return the store, to be closed
@@ -55,8 +56,8 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * Opens a store to read, also while another process writes it. It shows the state of now until
-     * {@link #catchUp}.
+     * Opens a store for reading, also while another process writes it. It shows the present state
+     * until {@link #catchUp} is called.
      *
      * @param path the folder
      * @return the store, to be closed
@@ -75,7 +76,7 @@ public final class Db extends Keyspace {
         Native.restore(Native.path(checkpoint), Native.path(target));
     }
 
-    /** Shows what the writing process has written, in a store of {@link #openReadOnly}. */
+    /** Makes later writes of the writing process visible, in a store of {@link #openReadOnly}. */
     public void catchUp() {
         Native.catchUp(this, id);
     }
@@ -92,7 +93,7 @@ public final class Db extends Keyspace {
     // Keyspaces.
 
     /**
-     * The keyspace of a name.
+     * Opens the keyspace with this name.
      *
      * @param name the name
      * @return the keyspace, to be closed
@@ -103,7 +104,7 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * The keyspace of a name, made if there is none.
+     * Opens the keyspace with this name, or creates it.
      *
      * @param name the name
      * @return the keyspace, to be closed
@@ -113,7 +114,7 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * The keyspace of a name, made with these options if there is none.
+     * Opens the keyspace with this name, or creates it with these options.
      *
      * @param name the name
      * @param options its options
@@ -127,7 +128,7 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * Removes a keyspace with everything that it holds. Handles of it then throw {@link
+     * Removes a keyspace and all its data. Its handles then throw {@link
      * VlsmException.KeyspaceDropped}.
      *
      * @param keyspace the keyspace
@@ -148,7 +149,7 @@ public final class Db extends Keyspace {
     // Batches, snapshots, transactions.
 
     /**
-     * Writes a batch: all of it or nothing. The batch stays as it is.
+     * Writes a batch atomically: all of it or nothing. The batch itself stays unchanged.
      *
      * @param batch the batch
      */
@@ -157,7 +158,7 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * Writes a batch: all of it or nothing. The batch stays as it is.
+     * Writes a batch atomically: all of it or nothing. The batch itself stays unchanged.
      *
      * @param batch the batch
      * @param options how it is acknowledged
@@ -167,7 +168,7 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * A snapshot of all keyspaces as they are now.
+     * Takes a snapshot of the present state of all keyspaces.
      *
      * @return the snapshot, to be closed
      */
@@ -176,7 +177,7 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * Begins a transaction on the store as it is now.
+     * Begins a transaction on the present state of the store.
      *
      * @return the transaction, to be committed or closed
      */
@@ -185,11 +186,11 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * Runs work in a transaction and commits it. After a conflict it runs again, in a new
-     * transaction, at most 100 times with growing pauses; so it should have no other effects. If it
-     * throws, nothing is written.
+     * Runs a function in a transaction and commits it. After a conflict the function runs again in
+     * a new transaction, at most 100 times with growing pauses, so it should have no other effects.
+     * If it throws, nothing is written.
      *
-     * @param work the work
+     * @param work the function
      * @param <T> the type of its result
      * @return its result
      */
@@ -198,10 +199,10 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * As {@link #transact(Function)}, with options for the commit.
+     * Like {@link #transact(Function)}, with options for the commit.
      *
      * @param options how the commit is acknowledged
-     * @param work the work
+     * @param work the function
      * @param <T> the type of its result
      * @return its result
      */
@@ -228,19 +229,19 @@ public final class Db extends Keyspace {
         Native.sync(this, id);
     }
 
-    /** Writes all memtables into files and waits for it. */
+    /** Flushes all memtables and waits until that is done. */
     public void flush() {
         Native.flush(this, id);
     }
 
-    /** Waits until no flush and no compaction is left to do. */
+    /** Waits until nothing is left to flush or to compact. */
     public void waitIdle() {
         Native.waitIdle(this, id);
     }
 
     /**
-     * Makes a copy of the store as it is now, as a store in a new folder, by hard links where the
-     * file system has them.
+     * Copies the present state of the store into a new folder. SSTs are hard links where the file
+     * system supports them.
      *
      * @param target the new folder
      */
@@ -258,8 +259,8 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * The counters of the store as numbers, by the names that they have in {@link #stats}, with
-     * labels in braces.
+     * The counters of the store as numbers. Their names are those in {@link #stats}, with labels in
+     * braces.
      *
      * @return the counters
      */
@@ -287,9 +288,10 @@ public final class Db extends Keyspace {
     }
 
     /**
-     * Closes the store: everything that was acknowledged is in its files, and it may be opened
-     * again. Calls that are under way end first, or throw {@link VlsmException.Closed}. A second
-     * time does nothing. An error says what could not be written; the store is closed all the same.
+     * Closes the store: all acknowledged writes are then in its files, and it may be opened again.
+     * Calls in progress finish first, or throw {@link VlsmException.Closed}. A second call does
+     * nothing. It throws if the last writes could not be made durable; the store is closed
+     * nevertheless.
      */
     @Override
     public void close() {

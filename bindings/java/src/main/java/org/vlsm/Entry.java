@@ -28,7 +28,7 @@ public record Entry(byte[] key, byte[] value) {
         return 31 * Arrays.hashCode(key) + Arrays.hashCode(value);
     }
 
-    /** The lengths; like errors, it does not show what is in a store. */
+    /** Shows the lengths. Like errors, it contains no keys and values. */
     @Override
     public String toString() {
         return "Entry[key of " + key.length + " bytes, value of " + value.length + " bytes]";

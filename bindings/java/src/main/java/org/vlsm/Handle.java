@@ -3,11 +3,11 @@ package org.vlsm;
 import java.lang.ref.Cleaner;
 
 /**
- * An object of the native library, by its number in a table there.
+ * An object of the native library, identified by its number in a table there.
  *
- * <p>A number is never used twice, so a call with one that was released finds nothing and fails. A
- * call that is under way keeps its object until it returns. Native methods take the handle beside
- * its number: so it stays reachable, and is not released by the cleaner, while they run.
+ * <p>A number is never used twice, so a call with the number of a released object fails. A call in
+ * progress keeps its object until it returns. Native methods take the handle as well as its number,
+ * so that it stays reachable while they run and the cleaner does not release it.
  */
 abstract class Handle implements AutoCloseable {
     private static final Cleaner CLEANER = Cleaner.create();
@@ -20,7 +20,7 @@ abstract class Handle implements AutoCloseable {
         this.released = CLEANER.register(this, () -> Native.release(id));
     }
 
-    /** Releases the object; a second time does nothing. */
+    /** Releases the object. A second call does nothing. */
     @Override
     public void close() {
         released.clean();

@@ -12,8 +12,8 @@ import java.util.stream.Stream;
  * An ordered mapping from bytes to bytes, with options of its own. A {@link Db} is the keyspace
  * {@code default}.
  *
- * <p>A longer key than {@link #MAX_KEY_LENGTH}, or a longer value than {@link #MAX_VALUE_LENGTH}, is
- * {@link VlsmException.InvalidArgument}.
+ * <p>Writing a key longer than {@link #MAX_KEY_LENGTH} or a value longer than {@link
+ * #MAX_VALUE_LENGTH} throws {@link VlsmException.InvalidArgument}.
  */
 public class Keyspace extends Handle {
     /** The result of a {@code get} into a buffer for a key that is absent. */
@@ -27,7 +27,7 @@ public class Keyspace extends Handle {
 
     private final Db db;
 
-    /** A keyspace of a store; null for the store's own one. */
+    /** A keyspace of a store; {@code db} is null for the store itself. */
     Keyspace(Db db, long id) {
         super(id);
         this.db = db;
@@ -89,7 +89,7 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Sets a key to a value: the remaining bytes of two buffers, which stay as they are.
+     * Sets a key to a value: the remaining bytes of two buffers, which stay unchanged.
      *
      * @param key the key
      * @param value the value
@@ -99,8 +99,8 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Sets a key to a value: the remaining bytes of two buffers, which stay as they are. Direct
-     * ones are not copied to the Java heap.
+     * Sets a key to a value: the remaining bytes of two buffers, which stay unchanged. Direct ones
+     * are not copied to the Java heap.
      *
      * @param key the key
      * @param value the value
@@ -117,7 +117,7 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Removes a key. One that is absent is no error.
+     * Removes a key. An absent key is no error.
      *
      * @param key the key
      */
@@ -126,7 +126,7 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Removes a key. One that is absent is no error.
+     * Removes a key. An absent key is no error.
      *
      * @param key the key
      * @param options how it is acknowledged
@@ -156,7 +156,8 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Changes a value by an operand of the keyspace's merge operator, without reading it.
+     * Writes an operand of the keyspace's merge operator, which changes the value without reading
+     * it.
      *
      * @param key the key
      * @param operand the operand
@@ -166,7 +167,8 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Changes a value by an operand of the keyspace's merge operator, without reading it.
+     * Writes an operand of the keyspace's merge operator, which changes the value without reading
+     * it.
      *
      * @param key the key
      * @param operand the operand
@@ -183,7 +185,7 @@ public class Keyspace extends Handle {
      * @param key the key
      * @param expected the value before, or null
      * @param replacement the value after, or null
-     * @return whether it had the value
+     * @return whether the value was as expected
      */
     public boolean compareAndSwap(byte[] key, byte[] expected, byte[] replacement) {
         return Native.compareAndSwap(this, id, key, expected, replacement);
@@ -194,15 +196,15 @@ public class Keyspace extends Handle {
      *
      * @param key the key
      * @param value the value
-     * @return null if it was absent, or else the value that it has
+     * @return null if the key was absent, or else its value
      */
     public byte[] putIfAbsent(byte[] key, byte[] value) {
         return Native.putIfAbsent(this, id, key, value);
     }
 
     /**
-     * Replaces the value of a key by a function of it, in one step. Null stands for an absent key,
-     * before and after. The function runs again if another write came in between.
+     * Replaces the value of a key with a function of it, in one step. Null stands for an absent
+     * key, before and after. The function runs again if another write came in between.
      *
      * @param key the key
      * @param update the function
@@ -235,11 +237,11 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Copies the value of a key into a buffer, at its position, which moves behind it. If the value
-     * is longer than what remains of the buffer, nothing is copied. With direct buffers nothing is
-     * allocated on the Java heap.
+     * Copies the value of a key into a buffer at its position, and advances the position. If the
+     * value is longer than the rest of the buffer, nothing is copied. With direct buffers nothing
+     * is allocated on the Java heap.
      *
-     * @param key the remaining bytes are the key; the buffer stays as it is
+     * @param key its remaining bytes are the key; the buffer stays unchanged
      * @param into the buffer
      * @return the length of the value, or {@link #ABSENT}
      */
@@ -274,7 +276,7 @@ public class Keyspace extends Handle {
      * Whether a key has a value.
      *
      * @param key the key
-     * @return whether it has
+     * @return whether it has a value
      */
     public boolean contains(byte[] key) {
         return Native.contains(this, id, null, 0, key);
@@ -346,7 +348,7 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Counts the keys, which reads all of them.
+     * Counts the keys, by reading all of them.
      *
      * @return the number of keys
      */
@@ -355,9 +357,9 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Whether there is no key.
+     * Whether the keyspace has no keys.
      *
-     * @return whether there is none
+     * @return whether it has none
      */
     public boolean isEmpty() {
         return first() == null;
@@ -365,13 +367,13 @@ public class Keyspace extends Handle {
 
     // The keyspace as a whole.
 
-    /** Removes everything that the keyspace holds, at the cost of one record. */
+    /** Removes all data of the keyspace, at the cost of one record. */
     public void clear() {
         Native.clear(this, id);
     }
 
     /**
-     * Gives the keyspace another name.
+     * Renames the keyspace.
      *
      * @param name the name
      */
@@ -380,7 +382,7 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Changes the options; those that are not set become the store's.
+     * Changes the options. Options that are not set become those of the store.
      *
      * @param options the options
      */
@@ -391,7 +393,7 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Merges a range down to the last level and waits for it.
+     * Compacts a range down to the last level and waits until that is done.
      *
      * @param range the range
      */
@@ -400,7 +402,7 @@ public class Keyspace extends Handle {
     }
 
     /**
-     * Estimates what a range holds, without reading it.
+     * Estimates the size of a range without reading it.
      *
      * @param range the range
      * @return the estimate

@@ -4,7 +4,7 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Objects;
 
-/** The options of a keyspace. One that is not set is the store's. */
+/** The options of a keyspace. Options that are not set are those of the store. */
 public final class KeyspaceOptions {
     String mergeOperator;
     long ttlNanos = Native.NO_TIME;
@@ -20,7 +20,7 @@ public final class KeyspaceOptions {
     /**
      * Sets the merge operator.
      *
-     * @param name the name under which {@link Options#mergeOperator} has it
+     * @param name the name under which {@link Options#mergeOperator} registered it
      * @return this
      */
     public KeyspaceOptions mergeOperator(String name) {
@@ -84,7 +84,7 @@ public final class KeyspaceOptions {
     }
 
     /**
-     * Divides the keyspace at these keys into regions with a tree of its own each.
+     * Divides the keyspace at these keys into regions, each with a tree of its own.
      *
      * @param keys the keys, in order
      * @return this

@@ -9,7 +9,8 @@ import java.util.Locale;
 
 /**
  * Loads the native library: the file that the system property {@code vlsm.library} names, or the
- * one for this platform in the jar. That is unpacked into a temporary file, loaded, and removed.
+ * one for this platform in the jar. The latter is unpacked into a temporary file, loaded, and
+ * removed.
  */
 final class Library {
     private Library() {}
@@ -32,7 +33,7 @@ final class Library {
                 Files.copy(packed, file, StandardCopyOption.REPLACE_EXISTING);
                 System.load(file.toString());
             } finally {
-                // The system keeps a loaded library without its name.
+                // A loaded library stays usable after its file is removed.
                 Files.deleteIfExists(file);
                 Files.deleteIfExists(folder);
             }

@@ -5,15 +5,15 @@ import java.util.List;
 /**
  * Combines a value with operands that were written without reading it.
  *
- * <p>The store's threads call it, several at once, also while they flush and compact: it should be
- * quick, always return the same for the same arguments, and have no other effects. It must not use
- * a store: such calls throw {@link VlsmException.InvalidArgument}.
+ * <p>Threads of the store call it, several at once, also during flushes and compactions. So it
+ * should be quick, always return the same for the same arguments, and have no other effects. It
+ * must not use a store: such calls throw {@link VlsmException.InvalidArgument}.
  *
- * <p>An operator that throws, or returns null, cannot combine these operands: a read of the key
- * throws {@link VlsmException.MergeFailed}, whose cause is what the operator threw, and iterators
- * go on after the key. Nothing is lost: the operands stay as they are, for a better operator of the
- * same name. The first thing that it throws on one of the store's own threads goes to the logger
- * {@code org.vlsm}.
+ * <p>If an operator throws or returns null, these operands cannot be combined. A read of the key
+ * then throws {@link VlsmException.MergeFailed}, with the operator's exception as its cause, and
+ * iterators continue after the key. Nothing is lost: the operands stay for a corrected operator of
+ * the same name. The first exception that it throws on one of the store's own threads goes to the
+ * logger {@code org.vlsm}.
  */
 @FunctionalInterface
 public interface MergeOperator {
@@ -28,11 +28,11 @@ public interface MergeOperator {
     byte[] merge(byte[] key, byte[] before, List<byte[]> operands);
 
     /**
-     * Combines operands into one of the same effect. It only saves space and time.
+     * Combines operands into one with the same effect. This only saves space and time.
      *
      * @param key the key
      * @param operands the operands, the oldest first
-     * @return the operand, or null if that is impossible, as it is by default
+     * @return the operand, or null if that is impossible; the default returns null
      */
     default byte[] mergePartial(byte[] key, List<byte[]> operands) {
         return null;

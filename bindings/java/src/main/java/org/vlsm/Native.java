@@ -12,10 +12,11 @@ import java.util.List;
 import java.util.Objects;
 
 /**
- * The native library's functions, and how arguments get there.
+ * The functions of the native library, and the conversion of their arguments.
  *
- * <p>A function takes handles beside their numbers ({@link Handle}). The number 0 of a keyspace is
- * the keyspace {@code default}. Texts are UTF-8, paths are bytes, times are nanoseconds.
+ * <p>A function takes each handle together with its number ({@link Handle}). The number 0 of a
+ * keyspace means the keyspace {@code default}. Texts are UTF-8, paths are bytes, times are
+ * nanoseconds.
  */
 final class Native {
     /** No time was given. */
@@ -32,7 +33,7 @@ final class Native {
 
     static native void release(long id);
 
-    /** Makes everything durable that was acknowledged, in all stores, for the exit of the JVM. */
+    /** Makes all acknowledged writes of all stores durable before the JVM exits. */
     static native void exit();
 
     // Stores.
@@ -180,7 +181,7 @@ final class Native {
         return error;
     }
 
-    /** Operands as the list that merge operators get. */
+    /** Calls a merge operator with the operands as a list. */
     static byte[] merge(MergeOperator operator, byte[] key, byte[] before, byte[][] operands) {
         return operator.merge(key, before, List.of(operands));
     }
@@ -197,7 +198,7 @@ final class Native {
         work.run(transaction);
     }
 
-    /** Something that a merge operator threw and no caller waits for. */
+    /** Logs an exception of a merge operator for which no caller waits. */
     static void report(String operator, Throwable thrown) {
         System.getLogger("org.vlsm").log(System.Logger.Level.WARNING,
                 "the merge operator \"" + operator + "\" threw; its operands stay as they are",
@@ -249,7 +250,9 @@ final class Native {
         }
     }
 
-    /** The bytes of an absolute path, whatever the encoding of the locale: as its URI has them. */
+    /**
+     * The bytes of an absolute path, taken from its URI, so that they do not depend on the locale.
+     */
     static byte[] path(Path path) {
         if (path.getFileSystem() != FileSystems.getDefault()) {
             throw VlsmException.of("InvalidArgument", "the path " + path
@@ -268,7 +271,7 @@ final class Native {
         return bytes.toByteArray();
     }
 
-    /** The remaining bytes of a buffer, which stays as it is. */
+    /** The remaining bytes of a buffer, which stays unchanged. */
     static byte[] bytes(ByteBuffer buffer) {
         byte[] bytes = new byte[buffer.remaining()];
         buffer.duplicate().get(bytes);

@@ -26,7 +26,7 @@ public final class Options {
     public Options() {}
 
     /**
-     * Sets whether a folder without a store gets one.
+     * Sets whether a store that does not exist is created.
      *
      * @param create true by default
      * @return this
@@ -37,8 +37,8 @@ public final class Options {
     }
 
     /**
-     * Opens the store to read only. No other process may have it open; for that there is {@link
-     * Db#openReadOnly}.
+     * Sets whether the store is opened read-only. No other process may write it meanwhile; to read
+     * beside a writer, use {@link Db#openReadOnly}.
      *
      * @param readOnly false by default
      * @return this
@@ -49,7 +49,7 @@ public final class Options {
     }
 
     /**
-     * Takes the named set of options for shape, schedule and admission: docs/mechanisms.md.
+     * Chooses a named set of options for shape, schedule and admission (docs/mechanisms.md).
      *
      * @param name the name, such as {@code steady}
      * @return this
@@ -60,7 +60,7 @@ public final class Options {
     }
 
     /**
-     * Adds options as a text in TOML, as docs/mechanisms.md describes them.
+     * Adds options as a text in TOML. docs/mechanisms.md describes them.
      *
      * @param text the text
      * @return this
@@ -72,7 +72,7 @@ public final class Options {
 
     /**
      * Sets one option by its name, such as {@code memory_limit} or {@code
-     * policy.tree.memtable_bytes}. The last value that was set counts.
+     * policy.tree.memtable_bytes}. The last value set is used.
      *
      * @param name the name, with dots between tables
      * @param value a text, such as {@code 64 MiB}
@@ -105,7 +105,8 @@ public final class Options {
     }
 
     /**
-     * Sets the one limit for all large memory of the store. It is outside the Java heap.
+     * Sets the limit for memtables, cache, indexes and filters together. This memory is outside the
+     * Java heap.
      *
      * @param bytes the limit
      * @return this
@@ -125,10 +126,10 @@ public final class Options {
     }
 
     /**
-     * Registers a merge operator. A keyspace that has one cannot be opened without it.
+     * Registers a merge operator. A store whose keyspaces use it cannot be opened without it.
      *
      * @param name the name, which the store records; an operator that combines differently needs
-     *     another one
+     *     another name
      * @param operator the operator
      * @return this
      */
@@ -170,7 +171,7 @@ public final class Options {
         return quoted.append('"').toString();
     }
 
-    /** All options in TOML; single settings first, because they are outside of all tables. */
+    /** All options in TOML. Single settings come first, because they are outside of all tables. */
     String text() {
         StringBuilder text = new StringBuilder();
         settings.forEach((name, value) -> text.append(name).append(" = ").append(value)

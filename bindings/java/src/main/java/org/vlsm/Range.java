@@ -3,7 +3,7 @@ package org.vlsm;
 import java.util.Arrays;
 import java.util.Objects;
 
-/** A range of keys, with a direction in which iterators walk. Values of this class never change. */
+/** A range of keys, with the direction in which iterators go. Ranges are immutable. */
 public final class Range {
     private static final Range ALL = new Range(null, true, null, false, false);
 
@@ -31,7 +31,7 @@ public final class Range {
     }
 
     /**
-     * The keys from {@code lo} on, up to and without {@code hi}.
+     * The keys from {@code lo} (inclusive) to {@code hi} (exclusive).
      *
      * @param lo the first key, or null for no limit
      * @param hi the end, or null for no limit
@@ -42,7 +42,7 @@ public final class Range {
     }
 
     /**
-     * The keys from {@code lo} on, up to {@code hi} and with it.
+     * The keys from {@code lo} to {@code hi}, both inclusive.
      *
      * @param lo the first key, or null for no limit
      * @param hi the last key, or null for no limit
@@ -53,9 +53,9 @@ public final class Range {
     }
 
     /**
-     * The keys that begin with some bytes.
+     * The keys that begin with a prefix.
      *
-     * @param prefix the bytes
+     * @param prefix the prefix
      * @return the range
      */
     public static Range prefix(byte[] prefix) {
@@ -73,7 +73,7 @@ public final class Range {
     }
 
     /**
-     * The keys after {@code lo} only, without it.
+     * The same range without {@code lo} itself.
      *
      * @return the range
      */

@@ -5,8 +5,8 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * All keyspaces of a store as they were at one moment. Calls without a keyspace are about the
- * keyspace {@code default}. An open snapshot keeps what it shows on the disk: close it.
+ * All keyspaces of a store as they were at one moment. Calls without a keyspace use the keyspace
+ * {@code default}. An open snapshot keeps the data that it shows on the disk, so close it.
  */
 public final class Snapshot extends Handle {
     private final Db db;
@@ -42,7 +42,7 @@ public final class Snapshot extends Handle {
      * does.
      *
      * @param keyspace the keyspace
-     * @param key the remaining bytes are the key; the buffer stays as it is
+     * @param key its remaining bytes are the key; the buffer stays unchanged
      * @param into the buffer
      * @return the length of the value, or {@link Keyspace#ABSENT}
      */
@@ -55,7 +55,7 @@ public final class Snapshot extends Handle {
      *
      * @param keyspace the keyspace
      * @param key the key
-     * @return whether it had
+     * @return whether it had a value
      */
     public boolean contains(Keyspace keyspace, byte[] key) {
         return Native.contains(this, id, keyspace, keyspace.id, key);
@@ -97,7 +97,7 @@ public final class Snapshot extends Handle {
     }
 
     /**
-     * The store that it is of.
+     * The store of the snapshot.
      *
      * @return the store
      */

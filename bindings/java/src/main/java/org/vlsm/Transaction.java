@@ -6,10 +6,10 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * Reads and writes that take effect together, as if nothing else came in between. Nothing is
- * locked: if something changed what it read, its {@link #commit} throws {@link
- * VlsmException.Conflict}, and {@link Db#transact} runs it again. Calls without a keyspace are
- * about the keyspace {@code default}. One that is closed before its commit writes nothing.
+ * Reads and writes that take effect together, as if no other write came in between. Nothing is
+ * locked: if data that the transaction read was changed, its {@link #commit} throws {@link
+ * VlsmException.Conflict}, and {@link Db#transact} runs it again. Calls without a keyspace use the
+ * keyspace {@code default}. A transaction that is closed before its commit writes nothing.
  */
 public final class Transaction extends Handle {
     private final Db db;
@@ -20,7 +20,8 @@ public final class Transaction extends Handle {
     }
 
     /**
-     * The value of a key: what the transaction has written, or what the store had at its begin.
+     * The value of a key as the transaction has written it, or else as of the begin of the
+     * transaction.
      *
      * @param key the key
      * @return the value, or null if the key is absent
@@ -30,7 +31,8 @@ public final class Transaction extends Handle {
     }
 
     /**
-     * The value of a key: what the transaction has written, or what the store had at its begin.
+     * The value of a key as the transaction has written it, or else as of the begin of the
+     * transaction.
      *
      * @param keyspace the keyspace
      * @param key the key
@@ -45,7 +47,7 @@ public final class Transaction extends Handle {
      * does.
      *
      * @param keyspace the keyspace
-     * @param key the remaining bytes are the key; the buffer stays as it is
+     * @param key its remaining bytes are the key; the buffer stays unchanged
      * @param into the buffer
      * @return the length of the value, or {@link Keyspace#ABSENT}
      */
@@ -54,8 +56,9 @@ public final class Transaction extends Handle {
     }
 
     /**
-     * The value of a key that the transaction is going to write: a write that came in since its
-     * begin is a conflict at once, instead of at the commit.
+     * The value of a key that the transaction is going to write. If another write has changed the
+     * key since the begin of the transaction, this throws {@link VlsmException.Conflict} at once,
+     * instead of at the commit.
      *
      * @param keyspace the keyspace
      * @param key the key
@@ -70,7 +73,7 @@ public final class Transaction extends Handle {
      *
      * @param keyspace the keyspace
      * @param key the key
-     * @return whether it has
+     * @return whether it has a value
      */
     public boolean contains(Keyspace keyspace, byte[] key) {
         return Native.contains(this, id, keyspace, keyspace.id, key);
@@ -176,7 +179,8 @@ public final class Transaction extends Handle {
     }
 
     /**
-     * Changes a value by an operand of the keyspace's merge operator, without reading it.
+     * Writes an operand of the keyspace's merge operator, which changes the value without reading
+     * it.
      *
      * @param keyspace the keyspace
      * @param key the key
@@ -186,17 +190,17 @@ public final class Transaction extends Handle {
         Native.transactionMerge(this, id, keyspace, keyspace.id, key, operand);
     }
 
-    /** Remembers the writes so far. Savepoints may be nested. */
+    /** Sets a savepoint after the writes so far. Savepoints may be nested. */
     public void savepoint() {
         Native.savepoint(this, id);
     }
 
-    /** Undoes the writes since the last savepoint, and forgets it. */
+    /** Undoes the writes since the last savepoint, and removes it. */
     public void rollbackToSavepoint() {
         Native.rollbackToSavepoint(this, id);
     }
 
-    /** Ends the transaction without writing anything. The same as {@link #close}. */
+    /** Ends the transaction without writing anything, like {@link #close}. */
     public void rollback() {
         close();
     }
@@ -204,7 +208,7 @@ public final class Transaction extends Handle {
     /**
      * Commits the transaction and ends it.
      *
-     * @throws VlsmException.Conflict if something was changed that it read; nothing was written
+     * @throws VlsmException.Conflict if data that it read was changed; nothing was written
      */
     public void commit() {
         commit(WriteOptions.DEFAULT);
@@ -214,7 +218,7 @@ public final class Transaction extends Handle {
      * Commits the transaction and ends it.
      *
      * @param options how it is acknowledged
-     * @throws VlsmException.Conflict if something was changed that it read; nothing was written
+     * @throws VlsmException.Conflict if data that it read was changed; nothing was written
      */
     public void commit(WriteOptions options) {
         Native.commit(this, id, options.durabilityNumber(), options.deadlineNanos);
@@ -236,7 +240,7 @@ public final class Transaction extends Handle {
     }
 
     /**
-     * The store that it is of.
+     * The store of the transaction.
      *
      * @return the store
      */

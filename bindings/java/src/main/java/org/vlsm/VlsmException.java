@@ -1,8 +1,8 @@
 package org.vlsm;
 
 /**
- * An error of the store. The subclass is its kind. The text says what is wrong, with what, and what
- * to do; it shows no key and no value.
+ * An error of the store. Each kind is a subclass. The message names the problem, the file or
+ * option, and the remedy. It contains no key and no value.
  */
 public class VlsmException extends RuntimeException {
     private static final long serialVersionUID = 1;
@@ -15,7 +15,7 @@ public class VlsmException extends RuntimeException {
     }
 
     /**
-     * The name of the keyspace that the error is about, or null.
+     * The name of the keyspace that the error concerns, or null.
      *
      * @return the name, or null
      */
@@ -41,7 +41,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** The device is full; the store goes on when there is space. */
+    /** The device is full. The store accepts writes again when there is space. */
     public static final class NoSpace extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -59,7 +59,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** The store was opened to read only. */
+    /** The store was opened read-only. */
     public static final class OpenedReadOnly extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -77,7 +77,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** The store is open already, here or in another process. */
+    /** The store is already open, in this or another process. */
     public static final class Locked extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -104,7 +104,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** A number of the store is used up; it can be read. */
+    /** A number of the store has reached its maximum. The store can still be read. */
     public static final class UsedUp extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -113,7 +113,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** There is something at the path already. */
+    /** There is already something at the path. */
     public static final class AlreadyExists extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -131,7 +131,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** An option has an impossible value. */
+    /** An option has an invalid value. */
     public static final class InvalidOption extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -140,7 +140,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** An argument is impossible, or a handle belongs to another store. */
+    /** An argument is invalid, or a handle belongs to another store. */
     public static final class InvalidArgument extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -149,7 +149,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** There is no keyspace of this name. */
+    /** There is no keyspace with this name. */
     public static final class NoSuchKeyspace extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -177,8 +177,8 @@ public class VlsmException extends RuntimeException {
     }
 
     /**
-     * A merge operator is not known, refuses an operand, or cannot combine a key's operands. The
-     * cause is what the operator threw, if it did.
+     * A merge operator is unknown, refuses an operand, or cannot combine the operands of a key. The
+     * cause is the exception of the operator, if it threw one.
      */
     public static final class MergeFailed extends VlsmException {
         private static final long serialVersionUID = 1;
@@ -197,7 +197,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** A transaction met another write; nothing was written, and it can be run again. */
+    /** A transaction conflicts with another write. Nothing was written; run it again. */
     public static final class Conflict extends VlsmException {
         private static final long serialVersionUID = 1;
 
@@ -215,7 +215,7 @@ public class VlsmException extends RuntimeException {
         }
     }
 
-    /** An impossible state, which is a bug of the library. */
+    /** An internal error: a bug of the library. */
     public static final class Internal extends VlsmException {
         private static final long serialVersionUID = 1;
 

@@ -10,9 +10,10 @@ import java.util.Map;
 import java.util.Objects;
 
 /**
- * Writes that take effect at once or not at all, over all keyspaces of a store, in the order in
- * which they were added. {@link Db#write(WriteBatch)} writes it; then it may be cleared and filled
- * again. It is kept on the Java heap and handed over in one call. It is for one thread at a time.
+ * Writes, in any keyspaces of a store, that take effect together or not at all. They apply in the
+ * order in which they were added. After {@link Db#write(WriteBatch)} a batch may be cleared and
+ * filled again. It is kept on the Java heap and passed to the store in one call. Only one thread at
+ * a time may use it.
  */
 public final class WriteBatch implements AutoCloseable {
     private static final byte PUT = 0;
@@ -21,17 +22,17 @@ public final class WriteBatch implements AutoCloseable {
     private static final byte DELETE_RANGE = 3;
     private static final byte MERGE = 4;
 
-    /** A length that stands for no limit of a range. */
+    /** A length that means that a range has no limit. */
     private static final int NO_LIMIT = -1;
 
-    /** The longest array that every JVM can make. */
+    /** The longest array that every JVM can allocate. */
     private static final int MAX_LENGTH = Integer.MAX_VALUE - 8;
 
     private byte[] writes = new byte[256];
     private int length;
     private int count;
 
-    /** The keyspaces, whose places are in the writes. */
+    /** The keyspaces. The writes refer to them by index. */
     private final List<Keyspace> keyspaces = new ArrayList<>();
 
     private final Map<Keyspace, Integer> places = new IdentityHashMap<>();
@@ -55,12 +56,12 @@ public final class WriteBatch implements AutoCloseable {
     }
 
     /**
-     * Adds a put that expires.
+     * Adds a put of a value that expires.
      *
      * @param keyspace the keyspace
      * @param key the key
      * @param value the value
-     * @param ttl the time after which the key is absent, from when it is written
+     * @param ttl the time, from the write on, after which the key is absent
      * @return this
      */
     public WriteBatch put(Keyspace keyspace, byte[] key, byte[] value, Duration ttl) {
@@ -71,7 +72,7 @@ public final class WriteBatch implements AutoCloseable {
     }
 
     /**
-     * Adds a put of the remaining bytes of two buffers, which stay as they are.
+     * Adds a put of the remaining bytes of two buffers, which stay unchanged.
      *
      * @param keyspace the keyspace
      * @param key the key
@@ -139,7 +140,7 @@ public final class WriteBatch implements AutoCloseable {
     }
 
     /**
-     * The bytes of the writes, with a few for each.
+     * The bytes of the writes, with a few bytes of overhead for each.
      *
      * @return the number
      */
@@ -155,7 +156,7 @@ public final class WriteBatch implements AutoCloseable {
         places.clear();
     }
 
-    /** Removes all writes and the memory for them; more cannot be added then. */
+    /** Removes all writes and frees their memory. No more writes can be added then. */
     @Override
     public void close() {
         closed = true;
@@ -177,7 +178,7 @@ public final class WriteBatch implements AutoCloseable {
         }
     }
 
-    /** Makes room for a write, and returns where it goes on after its kind and keyspace. */
+    /** Makes room for a write and writes its kind and keyspace. Returns the buffer after them. */
     private ByteBuffer add(byte kind, Keyspace keyspace, long more) {
         Objects.requireNonNull(keyspace, "keyspace");
         check();

@@ -3,7 +3,7 @@ package org.vlsm;
 import java.time.Duration;
 import java.util.Objects;
 
-/** How a write is acknowledged, and how long it may wait. Values of this class never change. */
+/** How a write is acknowledged, and how long it may wait. Write options are immutable. */
 public final class WriteOptions {
     /** The store's durability, and no deadline. */
     public static final WriteOptions DEFAULT = new WriteOptions(null, Native.NO_TIME);
@@ -38,7 +38,7 @@ public final class WriteOptions {
 
     /**
      * These options with a deadline: a write that cannot begin within this time throws {@link
-     * VlsmException.Busy}, and nothing was written.
+     * VlsmException.Busy}, and writes nothing.
      *
      * @param deadline the longest time that the write may wait
      * @return the options

@@ -26,7 +26,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Bad input is an error of Java's kind, changes nothing, and the store goes on. */
+/** Bad input throws a Java exception and changes nothing, and the store continues to work. */
 class BadInputTest {
     private static final byte[] KEY = bytes("k");
     private static final ByteBuffer DIRECT = ByteBuffer.allocateDirect(8);
@@ -126,7 +126,7 @@ class BadInputTest {
 
     @Test
     void valuesThatAreTooLong() {
-        // Direct memory is only reserved; nobody reads it.
+        // Direct memory is only reserved; it is never read.
         ByteBuffer value = ByteBuffer.allocateDirect(Keyspace.MAX_VALUE_LENGTH + 1);
         VlsmException error = invalid(() -> db.put(DIRECT, value));
         assertTrue(error.getMessage().contains("1073741824"), error.getMessage());
@@ -237,7 +237,7 @@ class BadInputTest {
         assertNull(db.get(bytes("a")));
     }
 
-    /** Every call on everything that a store gave, after what `close` closed. */
+    /** Makes every call on all objects of a store, after `close` has closed some of them. */
     private void closed(boolean store) {
         Keyspace keyspace = db.createKeyspace("k");
         keyspace.put(KEY, KEY);
@@ -278,7 +278,7 @@ class BadInputTest {
         for (int i = 0; i < calls.size(); i++) {
             assertThrows(VlsmException.Closed.class, calls.get(i), "call " + i);
         }
-        // The order does not matter, nor how often.
+        // Neither the order nor the number of closes matters.
         all.forEach(BadInputTest::close);
         all.forEach(BadInputTest::close);
     }

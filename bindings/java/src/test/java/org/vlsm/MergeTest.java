@@ -21,7 +21,7 @@ import java.util.logging.Logger;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Merge operators in Java: good ones, ones that throw, and ones that do what they must not. */
+/** Merge operators in Java: correct ones, ones that throw, and ones that make forbidden calls. */
 class MergeTest {
     @TempDir Path folder;
 

@@ -19,7 +19,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Random operations, beside a TreeMap for each keyspace. */
+/** Random operations, compared with a TreeMap for each keyspace. */
 class ModelTest {
     private static final int STEPS = 6000;
 

@@ -18,11 +18,11 @@ import javax.tools.ToolProvider;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** The README's examples, and how the native library is found. */
+/** The README's examples, and the search for the native library. */
 class PackageTest {
     @TempDir Path folder;
 
-    /** Runs `java` with arguments in the folder, and returns what it says. */
+    /** Runs `java` with arguments in the folder, and returns its output. */
     private String run(int expected, String... arguments) throws Exception {
         List<String> command = new java.util.ArrayList<>(
                 List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString()));
@@ -78,7 +78,7 @@ class PackageTest {
         assertEquals("apple is green\nbanana is yellow\n", said);
     }
 
-    /** Opens a store and says how many keyspaces it has. */
+    /** Opens a store and prints the number of its keyspaces. */
     static final class Opener {
         public static void main(String[] arguments) {
             try (Db db = Db.open(Path.of("store"))) {

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** JVMs that end with everything open, or are killed: what was acknowledged is there. */
+/** JVMs that end with everything open, or are killed: all acknowledged writes are there. */
 class ProcessTest {
     private static final int KILLS = 15;
 
@@ -72,7 +72,7 @@ class ProcessTest {
         private static void write(Db db, String prefix) {
             for (int i = 0;; i++) {
                 db.put(bytes(prefix + i), bytes("1"), WriteOptions.of(Durability.LAZY));
-                // The line is out before the next write, and may be cut at the end of the JVM.
+                // The line is written before the next put, and may be cut at the end of the JVM.
                 System.out.write(bytes(prefix + i + "\n"), 0, (prefix + i + "\n").length());
                 System.out.flush();
                 WRITTEN.countDown();
@@ -140,7 +140,7 @@ class ProcessTest {
         }
     }
 
-    /** Writes batches and says so, until it is killed. */
+    /** Writes batches and reports each one, until it is killed. */
     static final class Writer {
         public static void main(String[] arguments) {
             Db db = Db.open(Path.of(arguments[0]), Support.small());

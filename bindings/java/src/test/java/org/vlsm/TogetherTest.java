@@ -36,7 +36,10 @@ class TogetherTest {
         assertTrue(threads.awaitTermination(60, TimeUnit.SECONDS));
     }
 
-    /** Runs all at the same time, and throws what they threw, except for errors of closed objects. */
+    /**
+     * Runs all tasks at the same time, and rethrows their exceptions, except for errors of closed
+     * objects.
+     */
     private void together(List<Callable<Void>> all) throws Exception {
         CyclicBarrier start = new CyclicBarrier(all.size());
         List<Future<Void>> running = new ArrayList<>();
@@ -57,7 +60,7 @@ class TogetherTest {
         }
     }
 
-    /** Everything is used without end, while one thread closes the store. */
+    /** Threads use everything without end, while one thread closes the store. */
     @Test
     void closeWhileAllIsUsed() throws Exception {
         AtomicLong acknowledged = new AtomicLong();
@@ -143,7 +146,7 @@ class TogetherTest {
         }
         try (Db db = Db.open(folder.resolve("store"), options)) {
             long count = Long.parseLong(text(db.get(bytes("count"))));
-            // One that was interrupted by the close may be there without having been acknowledged.
+            // A write that the close interrupted may be there without having been acknowledged.
             assertTrue(count >= acknowledged.get() && count <= acknowledged.get() + 25,
                     count + " of " + acknowledged);
         }
@@ -242,7 +245,7 @@ class TogetherTest {
         }
     }
 
-    /** A store that was forgotten with everything of it is closed, and can be opened again. */
+    /** A store that became unreachable with all its objects is closed, and can be opened again. */
     @Test
     void forgottenHandlesAreReleased() throws Exception {
         Path path = folder.resolve("store");

@@ -2,7 +2,7 @@ package org.vlsm.kafka;
 
 import org.apache.kafka.streams.DslStoreFormat;
 
-/** The form of a value: how it begins. */
+/** The format of a value: with what it begins. */
 enum Format {
     PLAIN,
     TIMESTAMPED,

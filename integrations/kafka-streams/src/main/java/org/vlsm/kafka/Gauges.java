@@ -7,12 +7,13 @@ import org.apache.kafka.common.metrics.Sensor.RecordingLevel;
 import org.apache.kafka.streams.processor.internals.metrics.StreamsMetricsImpl;
 
 /**
- * Statistics of vLSM as metrics of the state store, beside those that Kafka measures around each
- * store. They are in the group {@code stream-state-metrics} with the tags of the store.
+ * Statistics of vLSM as metrics of the state store, in addition to those that Kafka measures for
+ * each store. They are in the group {@code stream-state-metrics} with the tags of the store.
  *
- * <p>Some are of the store alone: the sums over its keyspaces. The others are of the task's vLSM
- * store, and all state stores of a task show the same. Kafka removes them when it closes the store;
- * one that it forgets (when another thread closes the store) shows the store when it is open again.
+ * <p>Some concern the state store alone: the sums over its keyspaces. The others concern the task's
+ * vLSM store, and are the same for all state stores of a task. Kafka removes the metrics when it
+ * closes the store. If another thread closes the store, Kafka forgets to do so; such a metric shows
+ * the store once it is open again.
  */
 enum Gauges {
     DISK_BYTES("bytes of the store in SSTs", true, "vlsm_level_bytes"),
@@ -47,10 +48,10 @@ enum Gauges {
         return "vlsm-" + name().toLowerCase(java.util.Locale.ROOT).replace('_', '-');
     }
 
-    /** Adds all to the metrics of an open state store. */
+    /** Adds all gauges to the metrics of an open state store. */
     static void add(StoreState state, String scope) {
         if (!(state.context().metrics() instanceof StreamsMetricsImpl metrics)) {
-            return; // A context of a test.
+            return; // The context belongs to a test.
         }
         File task = state.context().stateDir();
         for (Gauges gauge : values()) {

@@ -6,7 +6,7 @@ import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.WindowStoreIterator;
 
-/** An iterator that shows another form of each key, such as its window. */
+/** An iterator that converts each key, for example to its window. */
 class KeyedIterator<K> implements KeyValueIterator<K, byte[]> {
     private final KeyValueIterator<Bytes, byte[]> pairs;
     private final Function<Bytes, K> form;
@@ -16,7 +16,7 @@ class KeyedIterator<K> implements KeyValueIterator<K, byte[]> {
         this.form = form;
     }
 
-    /** One that shows the start of the window. */
+    /** An iterator whose keys are the starts of the windows. */
     static final class ByTime extends KeyedIterator<Long> implements WindowStoreIterator<byte[]> {
         ByTime(KeyValueIterator<Bytes, byte[]> pairs, Function<Bytes, Long> time) {
             super(pairs, time);

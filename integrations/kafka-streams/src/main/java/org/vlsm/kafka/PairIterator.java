@@ -11,8 +11,8 @@ import org.vlsm.Cursor;
 import org.vlsm.VlsmException;
 
 /**
- * A cursor as Kafka's iterator: it can say the next key without going there. It shows the moment at
- * which it was made.
+ * A cursor as Kafka's iterator, which can return the next key without advancing. It shows the store
+ * as of its creation.
  */
 final class PairIterator implements KeyValueIterator<Bytes, byte[]> {
     private final String store;
@@ -21,7 +21,7 @@ final class PairIterator implements KeyValueIterator<Bytes, byte[]> {
     private Bytes ahead;
     private volatile boolean closed;
 
-    /** An iterator of a store, which is in the set as long as it is open. */
+    /** An iterator of a store. It is in the set {@code open} as long as it is open. */
     PairIterator(String store, Cursor cursor, Set<KeyValueIterator<?, ?>> open) {
         this.store = store;
         this.cursor = cursor;

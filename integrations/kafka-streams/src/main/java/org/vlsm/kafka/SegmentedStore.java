@@ -4,7 +4,7 @@ import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.StateStoreContext;
 import org.apache.kafka.streams.state.internals.SegmentedBytesStore.KeySchema;
 
-/** The common part of window and session stores as Kafka's state stores. */
+/** The common part of window stores and session stores. */
 abstract class SegmentedStore extends TaskStore {
     final Segments segments;
 

@@ -23,16 +23,17 @@ import org.vlsm.Keyspace;
 import org.vlsm.Range;
 
 /**
- * The records of a window or session store by time: a keyspace for each interval of the stream's
- * time. Its name is that of the store, a colon, and the first millisecond of the interval.
+ * The records of a window or session store by time: a segment, which is a keyspace, for each
+ * interval of the stream's time. The name of the keyspace is the name of the store, a colon, and
+ * the first millisecond of the interval.
  *
- * <p>Retention drops whole keyspaces: when the stream's time has passed a segment by more than the
- * retention period, dropping it costs one record of the manifest, whatever it holds, and its files
- * go in the background. Records older than the retention period in a segment that is still there
- * are hidden from reads, as Kafka's own stores do.
+ * <p>Retention drops whole keyspaces, when the stream's time has passed a segment by more than the
+ * retention period. A drop costs one record of the manifest, however much the segment holds, and
+ * its files are removed in the background. A segment that is still there may hold records older
+ * than the retention period; reads skip them, as in Kafka's own stores.
  *
- * <p>The thread of the task writes and drops; queries read from other threads. An iterator goes on
- * with the next segment when the one that it was in is dropped.
+ * <p>The thread of the task writes and drops; queries read from other threads. If the segment that
+ * an iterator is in is dropped, the iterator continues with the next segment.
  */
 final class Segments {
     private final StoreState state;
@@ -58,8 +59,9 @@ final class Segments {
     /**
      * The segments of a store.
      *
-     * @param windows whether a range of time ends with the starts of windows; that of sessions has
-     *     no end, because a session of any later end may have begun in it
+     * @param windows whether the records are windows, for which a range of time limits their
+     *     starts; for sessions a range has no upper limit, because a session with any later end may
+     *     have begun in it
      */
     Segments(StoreState state, String metricsScope, long retention, long interval,
             KeySchema schema, boolean windows) {
@@ -108,7 +110,7 @@ final class Segments {
         return time / interval;
     }
 
-    /** The segment of a time, made if it is missing; null if it expired. */
+    /** The segment of a time, created if it is missing; null if it has expired. */
     private Segment live(long time) {
         long oldest = id(streamTime - retention);
         if (id(time) < oldest) {
@@ -175,7 +177,7 @@ final class Segments {
 
     // Reads.
 
-    /** The first time that a read may show. */
+    /** The earliest time that a read may show. */
     private long from(long from) {
         return Math.max(from, streamTime - retention + 1);
     }
@@ -213,7 +215,7 @@ final class Segments {
                 schema.hasNextCondition(key, key, first, to, forward), forward);
     }
 
-    /** The records of a range of keys, null for no limit, and a range of time. */
+    /** The records of a range of keys (null means no limit) and a range of time. */
     KeyValueIterator<Bytes, byte[]> fetch(Bytes keyFrom, Bytes keyTo, long from, long to,
             boolean forward) {
         if (keyFrom != null && keyTo != null && keyFrom.compareTo(keyTo) > 0) {
@@ -231,9 +233,9 @@ final class Segments {
     }
 
     /**
-     * The records of all keys whose time, by which they are in segments, is in a range.
+     * The records of all keys whose segment time is in a range.
      *
-     * @param condition takes an iterator to the next record that is to be shown
+     * @param condition advances an iterator to the next record to show
      */
     KeyValueIterator<Bytes, byte[]> fetchAll(long from, long to, HasNextCondition condition,
             boolean forward) {
@@ -256,7 +258,7 @@ final class Segments {
         return new Walk(between.iterator(), forward ? range : range.reversed(), condition);
     }
 
-    /** The records of one segment after the other. */
+    /** Iterates over the records of several segments, one after the other. */
     private final class Walk implements KeyValueIterator<Bytes, byte[]> {
         private final Iterator<Segment> rest;
         private final Range range;
@@ -264,7 +266,10 @@ final class Segments {
         private Segment segment;
         private PairIterator pairs;
 
-        /** The next record was announced: it comes, even if its segment is dropped meanwhile. */
+        /**
+         * The caller knows that there is a next record: it is returned even if its segment is
+         * dropped meanwhile.
+         */
         private boolean announced;
 
         Walk(Iterator<Segment> rest, Range range, HasNextCondition condition) {

@@ -9,7 +9,7 @@ import org.vlsm.Options;
 /**
  * The settings of the stores in the configuration of Kafka Streams: each key {@code vlsm.NAME} is
  * the option NAME of vLSM, such as {@code vlsm.memory_limit} or {@code
- * vlsm.policy.tree.memtable_bytes}. vLSM refuses a name or a value that it does not know.
+ * vlsm.policy.tree.memtable_bytes}. vLSM rejects unknown names and values.
  *
  * <p>One key is not an option of vLSM: {@link #COMMIT_DURABILITY}.
  */
@@ -19,7 +19,7 @@ final class Settings {
     /** When a commit is acknowledged. */
     static final String COMMIT_DURABILITY = PREFIX + "commit_durability";
 
-    /** The memory of a task's store if none is set: a process has many tasks. */
+    /** The default memory limit of a task's store. It is small because a process has many tasks. */
     static final long MEMORY_LIMIT = 96 << 20;
 
     private Settings() {}
@@ -28,7 +28,7 @@ final class Settings {
     static Options options(Map<String, Object> configs) {
         Options options = new Options();
         unlessSet(configs, options, "memory_limit", Long.toString(MEMORY_LIMIT));
-        // Changelogs are what makes a record durable; RocksDB's stores have no WAL at all.
+        // Records are durable in the changelogs; RocksDB's stores have no WAL at all.
         unlessSet(configs, options, "durability", "lazy");
         unlessSet(configs, options, "workers", "1");
         unlessSet(configs, options, "io_threads", "1");
@@ -58,7 +58,7 @@ final class Settings {
         }
     }
 
-    /** When a commit is acknowledged: by default it survives a kill. */
+    /** When a commit is acknowledged. By default it survives a kill of the process. */
     static Durability commitDurability(Map<String, Object> configs) {
         Object value = configs.get(COMMIT_DURABILITY);
         if (value == null) {

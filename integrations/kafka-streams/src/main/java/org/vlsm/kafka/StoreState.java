@@ -41,18 +41,18 @@ import org.vlsm.WriteBatch;
 
 /**
  * The common part of all kinds of state stores: the task's store, the changelog offsets and the
- * position beside the data, open iterators, and errors.
+ * position, open iterators, and errors.
  *
- * <p>In the keyspace {@code default} it keeps, under the name of the state store and a zero byte:
- * its kind; the offset of each changelog partition and the position as of the last commit, which
- * one batch writes together; and, under exactly-once, a mark that the store holds records whose
- * transaction may not be committed.
+ * <p>It keeps the following in the keyspace {@code default}, under the name of the state store and
+ * a zero byte: the kind of the store; the offset of each changelog partition and the position as of
+ * the last commit, which one batch writes together; and, under exactly-once, a mark that the store
+ * holds records whose transaction may not be committed.
  *
- * <p>The mark is written with the first record after a commit, in one batch, and removed by the
- * commit. Restored records are committed ones and set no mark. If a store is opened with the mark
- * under exactly-once, Kafka is told that the task is corrupted, and restores it from the
- * changelog. So a kill in the middle of processing costs a restore, as with RocksDB's stores, but a
- * kill of a standby task or of a restore does not.
+ * <p>The first record after a commit writes the mark, in the same batch, and the commit removes it.
+ * Restored records are committed and set no mark. If a store with the mark is opened under
+ * exactly-once, it reports the task to Kafka as corrupted, and Kafka restores it from the
+ * changelog. So a kill during processing costs a restore, as with RocksDB's stores, but a kill of a
+ * standby task or during a restore does not.
  */
 final class StoreState {
     private static final Logger LOG = LoggerFactory.getLogger(StoreState.class);
@@ -69,7 +69,7 @@ final class StoreState {
     private boolean marks;
     private boolean marked;
 
-    /** Whether there may be offsets: a store without a changelog never has one to remove. */
+    /** Whether there may be offsets. A store without a changelog never has an offset to remove. */
     private boolean hasOffsets = true;
 
     private volatile boolean open;
@@ -84,9 +84,9 @@ final class StoreState {
     /**
      * Opens the state store.
      *
-     * @param store what Kafka knows it as: the outermost wrapper
+     * @param store the outermost wrapper, by which Kafka knows the store
      * @param opened opens the keyspaces of the store
-     * @param restore writes a batch of the changelog
+     * @param restore writes a batch of changelog records
      */
     void open(StateStoreContext context, StateStore store, Runnable opened,
             RecordBatchingStateRestoreCallback restore) {
@@ -140,7 +140,7 @@ final class StoreState {
     }
 
     /**
-     * Closes the state store. A second time does nothing.
+     * Closes the state store. A second call does nothing.
      *
      * @param closing closes the keyspaces of the store
      */
@@ -193,7 +193,7 @@ final class StoreState {
         return run("read from", () -> keyspace.get(bytes));
     }
 
-    /** Sets a key, or removes it if the value is null, and moves the position. */
+    /** Sets a key, or removes it if the value is null, and advances the position. */
     void put(Keyspace keyspace, Bytes key, byte[] value) {
         Objects.requireNonNull(key, "key cannot be null");
         checkOpen();
@@ -215,7 +215,7 @@ final class StoreState {
         }
     }
 
-    /** Writes entries, all of them or none, and moves the position. */
+    /** Writes entries, all of them or none, and advances the position. */
     void putAll(Keyspace keyspace, Collection<KeyValue<Bytes, byte[]>> entries) {
         checkOpen();
         synchronized (position) {
@@ -249,7 +249,7 @@ final class StoreState {
         }
     }
 
-    /** Writes records of the changelog: a batch that {@code fill} fills from them. */
+    /** Writes records of the changelog as one batch. */
     void restore(Collection<ConsumerRecord<byte[], byte[]>> records, Restorer restorer) {
         checkOpen();
         synchronized (position) {
@@ -270,14 +270,14 @@ final class StoreState {
         }
     }
 
-    /** Says where a record of the changelog belongs. */
+    /** Maps a record of the changelog to its keyspace. */
     @FunctionalInterface
     interface Restorer {
-        /** The keyspace, or null if the record expired. */
+        /** The keyspace, or null if the record has expired. */
         Keyspace keyspace(ConsumerRecord<byte[], byte[]> record);
     }
 
-    /** An iterator over a range of a keyspace, which closes with the store at the latest. */
+    /** An iterator over a range of a keyspace. It is closed with the store at the latest. */
     PairIterator iterate(Keyspace keyspace, Range range) {
         checkOpen();
         PairIterator iterator = run("read from",
@@ -289,7 +289,9 @@ final class StoreState {
         return iterator;
     }
 
-    /** Warns in Kafka's own words, for which its tests and people's log filters look. */
+    /**
+     * Logs Kafka's own warning, word for word: Kafka's tests and users' log filters look for it.
+     */
     static void warnOfEmptyRange() {
         LOG.warn("Returning empty iterator for fetch with invalid key range: from > to. "
                 + "This may be due to range arguments set in the wrong order, or serdes that don't "
@@ -299,7 +301,7 @@ final class StoreState {
 
     // Commits.
 
-    /** Keeps the offsets up to which the changelog holds what the store has, and the position. */
+    /** Stores the position, and the changelog offsets that correspond to the store's contents. */
     void commit(Map<TopicPartition, Long> offsets) {
         if (!open) {
             return;
@@ -353,7 +355,7 @@ final class StoreState {
 
     // Errors.
 
-    /** Runs a call of vLSM; its errors become those that Kafka expects of a store. */
+    /** Runs a call of vLSM and converts its errors to those that Kafka expects of a store. */
     <T> T run(String what, Supplier<T> call) {
         try {
             return call.get();

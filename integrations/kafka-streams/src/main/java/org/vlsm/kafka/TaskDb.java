@@ -17,21 +17,24 @@ import org.vlsm.WriteOptions;
 
 /**
  * The vLSM store of a task, in the folder {@code vlsm} of the task's state directory. All state
- * stores of the task share it: one WAL, one memory limit and one set of threads for a task, where
- * RocksDB has a database for each store and each segment of a window store.
+ * stores of the task share it: one WAL, one memory limit and one set of threads per task. With
+ * RocksDB, each store and each segment of a window store is a database of its own.
  *
  * <p>Its keyspaces: {@code STORE} for a key-value store, {@code STORE:START} for each segment of a
- * window or session store (Kafka's names have no colon), and {@code default} for what {@link
- * StoreState} keeps.
+ * window or session store (Kafka's names have no colon), and {@code default} for the data of {@link
+ * StoreState}.
  *
- * <p>The first state store that opens it opens the folder, and the last one that closes it closes
- * it. So Kafka can remove the folder of a task when it has closed the task's stores. A kill of the
- * process leaves a prefix of the writes of all its stores, in the order in which they were made.
+ * <p>The first state store of the task opens it, and the last one to close closes it. So Kafka can
+ * remove the folder of a task once it has closed the task's stores. A kill of the process leaves a
+ * prefix of the writes of all stores of the task, in their order.
  */
 final class TaskDb {
     private static final String FOLDER = "vlsm";
 
-    /** The open ones. A path's entry is computed by one thread at a time, also while it opens. */
+    /**
+     * The open stores. Only one thread at a time computes the entry of a path, which includes
+     * opening it.
+     */
     private static final Map<Path, TaskDb> OPEN = new ConcurrentHashMap<>();
 
     private final Path path;
@@ -47,7 +50,7 @@ final class TaskDb {
         this.commit = WriteOptions.of(commitDurability);
     }
 
-    /** The store of a task, to be released. */
+    /** Opens the store of a task, or shares the open one. The caller must release it. */
     static TaskDb acquire(File stateDir, Map<String, Object> configs) {
         return OPEN.compute(path(stateDir), (path, open) -> {
             if (open != null) {
@@ -68,7 +71,7 @@ final class TaskDb {
         return stateDir.toPath().toAbsolutePath().normalize().resolve(FOLDER);
     }
 
-    /** Ends one use; the last one closes the store. */
+    /** Ends one use of the store. The last use closes it. */
     void release() {
         var failure = new Object() {
             VlsmException thrown;
@@ -81,7 +84,7 @@ final class TaskDb {
             try {
                 db.close();
             } catch (VlsmException failed) {
-                failure.thrown = failed; // It is closed all the same.
+                failure.thrown = failed; // The store is closed nevertheless.
             }
             return null;
         });
@@ -90,12 +93,12 @@ final class TaskDb {
         }
     }
 
-    /** How many state stores use it. */
+    /** The number of state stores that use it. */
     int users() {
         return OPEN.compute(path, (path, open) -> open).users;
     }
 
-    /** The keyspace of what is kept about the state stores. */
+    /** The keyspace with the data about the state stores. */
     Keyspace meta() {
         return db;
     }
@@ -108,7 +111,7 @@ final class TaskDb {
         return db.keyspaces();
     }
 
-    /** Removes a keyspace with all that it holds, at the cost of one record. */
+    /** Removes a keyspace and all its data, at the cost of one record. */
     void drop(Keyspace keyspace) {
         db.dropKeyspace(keyspace);
         keyspace.close();
@@ -122,7 +125,7 @@ final class TaskDb {
         db.write(batch, commit);
     }
 
-    /** The counters of a task's store, at most a second old; none when it is closed. */
+    /** The counters of a task's store, at most a second old; empty when it is closed. */
     static Map<String, Double> metrics(File stateDir) {
         TaskDb open = OPEN.get(path(stateDir));
         return open == null ? Map.of() : open.metrics();

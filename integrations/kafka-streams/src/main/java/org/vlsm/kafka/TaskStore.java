@@ -9,7 +9,7 @@ import org.apache.kafka.streams.query.Query;
 import org.apache.kafka.streams.query.QueryConfig;
 import org.apache.kafka.streams.query.QueryResult;
 
-/** A state store of a task, of any kind: its state, commits and queries as Kafka asks for them. */
+/** A state store of a task, of any kind: the state, commits and queries that Kafka requires. */
 abstract class TaskStore implements StateStore {
     final StoreState state;
 

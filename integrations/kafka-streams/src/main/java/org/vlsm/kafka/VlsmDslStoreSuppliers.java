@@ -10,14 +10,15 @@ import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 
 /**
- * All stores of a topology that name no supplier of their own, by one line of its configuration:
+ * Supplies all stores of a topology that name no supplier of their own, by one line of the
+ * configuration:
  *
  * <pre>{@code
  * dsl.store.suppliers.class=org.vlsm.kafka.VlsmDslStoreSuppliers
  * }</pre>
  */
 public final class VlsmDslStoreSuppliers implements DslStoreSuppliers {
-    /** Made by Kafka Streams. */
+    /** Called by Kafka Streams. */
     public VlsmDslStoreSuppliers() {}
 
     @Override

@@ -17,8 +17,8 @@ import org.vlsm.Keyspace;
 import org.vlsm.Range;
 
 /**
- * A key-value store: one keyspace. Values are bytes to it; the subclasses say to Kafka what they
- * begin with.
+ * A key-value store: one keyspace. It treats values as bytes. The subclasses tell Kafka with what
+ * the values begin.
  */
 class VlsmKeyValueStore extends TaskStore implements KeyValueStore<Bytes, byte[]> {
     private final String metricsScope;
@@ -33,14 +33,14 @@ class VlsmKeyValueStore extends TaskStore implements KeyValueStore<Bytes, byte[]
         this.metricsScope = metricsScope;
     }
 
-    /** One whose values begin with a timestamp. */
+    /** A store whose values begin with a timestamp. */
     static final class Timestamped extends VlsmKeyValueStore implements TimestampedBytesStore {
         Timestamped(String name, String metricsScope) {
             super(name, metricsScope, "timestamped key-value");
         }
     }
 
-    /** One whose values begin with headers and a timestamp. */
+    /** A store whose values begin with headers and a timestamp. */
     static final class WithHeaders extends VlsmKeyValueStore implements HeadersBytesStore {
         WithHeaders(String name, String metricsScope) {
             super(name, metricsScope, "key-value with headers");
@@ -110,7 +110,7 @@ class VlsmKeyValueStore extends TaskStore implements KeyValueStore<Bytes, byte[]
         return state.iterate(keyspace, between(from, to).reversed());
     }
 
-    /** The keys from one to another one, both included; null for no limit. */
+    /** The keys from one to another, both inclusive; null means no limit. */
     private static Range between(Bytes from, Bytes to) {
         if (from != null && to != null && from.compareTo(to) > 0) {
             StoreState.warnOfEmptyRange();
@@ -136,7 +136,7 @@ class VlsmKeyValueStore extends TaskStore implements KeyValueStore<Bytes, byte[]
         return state.iterate(keyspace, Range.prefix(serializer.serialize(null, prefix)));
     }
 
-    /** Counts versions and deletes that are not compacted yet, too, as RocksDB's does. */
+    /** Also counts versions and deletes that are not compacted yet, as RocksDB's stores do. */
     @Override
     public long approximateNumEntries() {
         state.checkOpen();

@@ -8,7 +8,9 @@ import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.internals.SessionKeySchema;
 
-/** A session store. A record's key is the key, the end and the start of the session. */
+/**
+ * A session store. The key of a record consists of the key, the end and the start of the session.
+ */
 class VlsmSessionStore extends SegmentedStore implements SessionStore<Bytes, byte[]> {
     private static final SessionKeySchema SCHEMA = new SessionKeySchema();
 
@@ -21,7 +23,7 @@ class VlsmSessionStore extends SegmentedStore implements SessionStore<Bytes, byt
                 supplier.segmentIntervalMs(), SCHEMA, false);
     }
 
-    /** One whose values begin with headers. */
+    /** A store whose values begin with headers. */
     static final class WithHeaders extends VlsmSessionStore implements HeadersBytesStore {
         WithHeaders(VlsmSessionSupplier supplier) {
             super(supplier, "session with headers");

@@ -7,9 +7,9 @@ import org.apache.kafka.streams.state.SessionBytesStoreSupplier;
 import org.apache.kafka.streams.state.WindowBytesStoreSupplier;
 
 /**
- * Suppliers of state stores on vLSM, with the names and arguments of those of {@link
- * org.apache.kafka.streams.state.Stores}. They go into Kafka's own store builders, into {@code
- * Materialized} and {@code StreamJoined}:
+ * Suppliers of state stores on vLSM, with the same names and arguments as those of {@link
+ * org.apache.kafka.streams.state.Stores}. Pass them to Kafka's own store builders, to {@code
+ * Materialized} and to {@code StreamJoined}:
  *
  * <pre>{@code
  * builder.table("users", Materialized.as(VlsmStores.persistentKeyValueStore("users")));
@@ -55,7 +55,7 @@ public final class VlsmStores {
      * @param name the name of the store
      * @param retentionPeriod how long a window is kept, at least as long as its size
      * @param windowSize the size of a window
-     * @param retainDuplicates whether records of the same key and window are all kept
+     * @param retainDuplicates whether all records of the same key and window are kept
      * @return its supplier
      */
     public static WindowBytesStoreSupplier persistentWindowStore(String name,
@@ -69,7 +69,7 @@ public final class VlsmStores {
      * @param name the name of the store
      * @param retentionPeriod how long a window is kept, at least as long as its size
      * @param windowSize the size of a window
-     * @param retainDuplicates whether records of the same key and window are all kept
+     * @param retainDuplicates whether all records of the same key and window are kept
      * @return its supplier
      */
     public static WindowBytesStoreSupplier persistentTimestampedWindowStore(String name,
@@ -83,7 +83,7 @@ public final class VlsmStores {
      * @param name the name of the store
      * @param retentionPeriod how long a window is kept, at least as long as its size
      * @param windowSize the size of a window
-     * @param retainDuplicates whether records of the same key and window are all kept
+     * @param retainDuplicates whether all records of the same key and window are kept
      * @return its supplier
      */
     public static WindowBytesStoreSupplier persistentTimestampedWindowStoreWithHeaders(String name,
@@ -134,7 +134,7 @@ public final class VlsmStores {
                 format);
     }
 
-    /** The length of a segment in milliseconds: as in Kafka's own stores. */
+    /** The length of a segment in milliseconds, as in Kafka's own stores. */
     static long segmentInterval(long retention) {
         return Math.max(retention / 2, 60_000);
     }

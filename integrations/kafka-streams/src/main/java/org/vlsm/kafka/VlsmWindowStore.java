@@ -10,9 +10,9 @@ import org.apache.kafka.streams.state.WindowStoreIterator;
 import org.apache.kafka.streams.state.internals.WindowKeySchema;
 
 /**
- * A window store. A record's key is the key, the start of the window, and a number: if duplicates
- * are retained, each record has another number; else all have zero. That is Kafka's own form, which
- * the changelog has too.
+ * A window store. The key of a record consists of the key, the start of the window, and a number.
+ * If duplicates are retained, each record has a different number; otherwise the number is zero.
+ * This is Kafka's own format, also in the changelog.
  */
 class VlsmWindowStore extends SegmentedStore implements WindowStore<Bytes, byte[]> {
     private static final WindowKeySchema SCHEMA = new WindowKeySchema();
@@ -32,14 +32,14 @@ class VlsmWindowStore extends SegmentedStore implements WindowStore<Bytes, byte[
         retainDuplicates = supplier.retainDuplicates();
     }
 
-    /** One whose values begin with a timestamp. */
+    /** A store whose values begin with a timestamp. */
     static final class Timestamped extends VlsmWindowStore implements TimestampedBytesStore {
         Timestamped(VlsmWindowSupplier supplier) {
             super(supplier, "timestamped window");
         }
     }
 
-    /** One whose values begin with headers and a timestamp. */
+    /** A store whose values begin with headers and a timestamp. */
     static final class WithHeaders extends VlsmWindowStore
             implements TimestampedBytesStore, HeadersBytesStore {
         WithHeaders(VlsmWindowSupplier supplier) {
@@ -51,7 +51,7 @@ class VlsmWindowStore extends SegmentedStore implements WindowStore<Bytes, byte[
     public void put(Bytes key, byte[] value, long windowStart) {
         if (retainDuplicates) {
             if (value == null) {
-                return; // There is no record with a new number to delete.
+                return; // A new number has no record to delete.
             }
             number = number + 1 & Integer.MAX_VALUE;
         }

@@ -16,7 +16,7 @@ import org.apache.kafka.test.InternalMockProcessorContext;
 import org.apache.kafka.test.MockRecordCollector;
 import org.apache.kafka.test.StreamsTestUtils;
 
-/** Kafka's context of a task without a task. */
+/** Kafka's context of a task, for tests without a task. */
 final class Contexts {
     static final TopicPartition CHANGELOG = new TopicPartition("changelog", 0);
 
@@ -36,7 +36,7 @@ final class Contexts {
         return Map.of(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2);
     }
 
-    /** Makes the next records come from an offset of a topic. */
+    /** Sets the topic offset of the next records. */
     static void at(InternalMockProcessorContext<?, ?> context, long offset) {
         context.setRecordContext(
                 new ProcessorRecordContext(0, offset, 0, "input", new RecordHeaders()));

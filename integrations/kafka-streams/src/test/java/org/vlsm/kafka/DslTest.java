@@ -39,8 +39,8 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * A topology with all kinds of stores says the same on vLSM's stores as on RocksDB's, to which one
- * line of its configuration is the difference.
+ * A topology with all kinds of stores writes the same on vLSM's stores as on RocksDB's. One line of
+ * its configuration chooses the stores.
  */
 class DslTest {
     private static final Duration SIZE = Duration.ofSeconds(20);
@@ -131,7 +131,7 @@ class DslTest {
                     .readRecordsToList().forEach(record -> records.add(record.key() + "="
                             + record.value() + " " + record.timestamp()));
             if (topic.endsWith("-close")) {
-                // RocksDB's stores for these say windows that close at once by time, then key.
+                // RocksDB's stores return windows that close at the same moment by time, then key.
                 records.sort(null);
             }
             outputs.put(topic, records);
@@ -169,7 +169,7 @@ class DslTest {
                 store.persistent() && store.isOpen(), name));
     }
 
-    /** vLSM's gauges are there for each store, and Kafka's own, and have sensible values. */
+    /** Each store has vLSM's gauges and Kafka's own metrics, with sensible values. */
     private static void checkMetrics(TopologyTestDriver driver) {
         Map<String, Double> ofCount = new TreeMap<>();
         TreeSet<String> stores = new TreeSet<>();

@@ -31,7 +31,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Segments are made, found again and dropped, each a keyspace. */
+/** Segments, each a keyspace, are created, found again and dropped. */
 class SegmentsTest {
     private static final long INTERVAL = 60_000;
 
@@ -127,7 +127,7 @@ class SegmentsTest {
 
     @Test
     void anIteratorGoesOnBehindADroppedSegment() {
-        put("a", 10); // Two minutes before "c", less a bit.
+        put("a", 10); // A little less than two minutes before "c".
         put("b", INTERVAL);
         put("c", 2 * INTERVAL);
         try (KeyValueIterator<?, byte[]> windows = store.all()) {

@@ -132,7 +132,7 @@ class StoreStateTest {
         TaskCorruptedException corrupted = assertThrows(TaskCorruptedException.class,
                 () -> open(Contexts.exactlyOnce()));
         assertEquals(1, corrupted.corruptedTasks().size());
-        open(Map.of()).close(); // At least once, they are welcome.
+        open(Map.of()).close(); // Under at-least-once such records are allowed.
     }
 
     // Kills.
@@ -258,7 +258,7 @@ class StoreStateTest {
                 () -> timestamped.init(Contexts.of(folder, Map.of()), timestamped));
         assertTrue(refused.getMessage().contains("was written as a key-value store"),
                 refused.getMessage());
-        open(Map.of()).close(); // It is not locked by the attempt.
+        open(Map.of()).close(); // The failed attempt left no lock.
     }
 
     @Test

@@ -25,7 +25,7 @@ final class Broker implements AutoCloseable {
         this.address = address;
     }
 
-    /** Starts a broker; again with other ports if another process was faster with these. */
+    /** Starts a broker. It tries again with other ports if another process has taken these. */
     static Broker start(Path folder) throws IOException, InterruptedException {
         for (int attempt = 1;; attempt++) {
             Path own = Files.createDirectories(folder.resolve("broker" + attempt));
@@ -112,7 +112,7 @@ final class Broker implements AutoCloseable {
         child.close();
     }
 
-    /** The broker: formats its folder and runs. */
+    /** The broker's main method: it formats the folder and runs. */
     public static void main(String[] arguments) throws IOException {
         int failed = kafka.tools.StorageTool.execute(new String[] {"format", "--config",
             arguments[0], "--cluster-id", Uuid.randomUuid().toString()}, new PrintStream(

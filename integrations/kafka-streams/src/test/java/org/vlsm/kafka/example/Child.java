@@ -22,7 +22,7 @@ public final class Child implements AutoCloseable {
     private final Path output;
     private final String name;
 
-    /** Starts it; its output is in the file NAME.out of the folder. */
+    /** Starts the JVM. Its output goes to the file NAME.out of the folder. */
     public Child(Path folder, String name, Class<?> main, String... arguments) throws IOException {
         this.name = name;
         output = folder.resolve(name + ".out");
@@ -37,7 +37,7 @@ public final class Child implements AutoCloseable {
         STARTED.add(this);
     }
 
-    /** Lets a main method end with its parent: calls the action for each line of input. */
+    /** Ends a main method together with its parent, and calls the action for each line of input. */
     public static void obey(java.util.function.Consumer<String> action) throws IOException {
         try (var lines = new java.io.BufferedReader(
                 new java.io.InputStreamReader(System.in, StandardCharsets.UTF_8))) {
@@ -89,7 +89,7 @@ public final class Child implements AutoCloseable {
                 lines.size()));
     }
 
-    /** Kills all that were started, for the end of this JVM. */
+    /** Kills all started JVMs, before this JVM ends. */
     static void killAll() {
         STARTED.forEach(Child::kill);
     }

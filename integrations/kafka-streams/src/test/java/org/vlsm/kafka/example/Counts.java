@@ -29,8 +29,8 @@ import org.apache.kafka.streams.state.KeyValueIterator;
 import org.vlsm.kafka.VlsmDslStoreSuppliers;
 
 /**
- * The program of the example: it counts words, in all, by minute, and by session, each into a topic
- * of its own, exactly once. Its stores are a key-value, a window and a session store.
+ * The program of the example. It counts words in total, by minute, and by session, exactly once,
+ * each into a topic of its own. Its stores are a key-value, a window and a session store.
  */
 final class Counts {
     static final String WORDS = "words";
@@ -77,11 +77,11 @@ final class Counts {
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, suppliers); // The one line.
-        // Without a cache, and with long transactions, a kill leaves much in the stores that the
-        // broker then takes back.
+        // Without a cache and with long transactions, a kill leaves many records in the stores
+        // whose transactions the broker then aborts.
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 500);
-        // A killed program is missed soon, and so is its transaction.
+        // The broker soon notices that a program was killed, and that its transaction is open.
         config.put(StreamsConfig.consumerPrefix(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG), 2000);
         config.put(StreamsConfig.consumerPrefix(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG), 500);
         config.put(StreamsConfig.producerPrefix(ProducerConfig.TRANSACTION_TIMEOUT_CONFIG), 3000);
@@ -89,7 +89,7 @@ final class Counts {
     }
 
     /**
-     * Runs until it is told to stop, or killed.
+     * Runs until it is stopped or killed.
      *
      * @param arguments the broker, the folder of the state, and {@code vlsm} or {@code rocksdb}
      */
@@ -143,7 +143,7 @@ final class Counts {
         return sum;
     }
 
-    /** Says what is restored. */
+    /** Reports the restores. */
     private static final class Restores implements StateRestoreListener {
         @Override
         public void onRestoreStart(TopicPartition partition, String store, long from, long to) {}

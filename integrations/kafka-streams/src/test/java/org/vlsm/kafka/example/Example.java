@@ -78,9 +78,9 @@ public final class Example implements AutoCloseable {
     /**
      * Runs the example.
      *
-     * @param folder where everything is written
+     * @param folder the folder for all files
      * @param stores {@code vlsm} or {@code rocksdb}
-     * @param out where it says what happens
+     * @param out where it reports its progress
      */
     public static void run(Path folder, String stores, PrintStream out)
             throws IOException, InterruptedException, ExecutionException {
@@ -142,7 +142,7 @@ public final class Example implements AutoCloseable {
         return program.await(question, 20);
     }
 
-    /** Says how many records a run restored. */
+    /** Reports how many records a run restored. */
     private long report(Child program) throws IOException {
         long records = program.lines().stream().filter(line -> line.startsWith("restored "))
                 .mapToLong(line -> Long.parseLong(line.substring(line.lastIndexOf(' ') + 1)))
@@ -151,10 +151,10 @@ public final class Example implements AutoCloseable {
         return records;
     }
 
-    // The words, and what is counted.
+    // The words and their counts.
 
     private static String word(int number) {
-        // In each block of 20 s another quarter of the words, so that sessions end.
+        // Each block of 20 s has another quarter of the words, so that sessions end.
         int quarter = number / BLOCK % 4;
         return "word-" + (quarter * WORDS / 4 + number * 31 % (WORDS / 4));
     }
@@ -170,7 +170,7 @@ public final class Example implements AutoCloseable {
         producer.flush();
     }
 
-    /** The counts that the topics must hold at the end, by a plain count. */
+    /** The counts that the topics must hold at the end, computed directly. */
     private Map<String, Long> expected() {
         Map<String, Long> expected = new HashMap<>();
         Map<String, long[]> sessions = new HashMap<>(); // start, end, count
@@ -287,14 +287,14 @@ public final class Example implements AutoCloseable {
         Path folder = arguments.length > 1 ? Path.of(arguments[1]).toAbsolutePath()
                 : Files.createTempDirectory("vlsm-kafka");
         if (arguments.length < 2) {
-            // Also after Ctrl-C.
+            // This also runs after Ctrl-C.
             Runtime.getRuntime().addShutdownHook(new Thread(() -> remove(folder)));
         }
         run(folder, arguments.length > 0 ? arguments[0] : "vlsm", System.out);
     }
 
     private static void remove(Path folder) {
-        // The main thread would complain that they end.
+        // Otherwise the main thread would report that the children end.
         Thread.setDefaultUncaughtExceptionHandler((thread, failed) -> { });
         Child.killAll();
         try {

@@ -33,12 +33,12 @@ import org.apache.kafka.test.StreamsTestUtils;
 import org.vlsm.kafka.VlsmStores;
 
 /**
- * Times of vLSM's stores beside RocksDB's default ones, without a broker: a restore from batches of
- * 1,000 changelog records, then single puts of known and new keys with a commit after each 10,000,
- * of which it says the throughput and the latencies. First key-value stores, then window stores
- * whose segments expire.
+ * Measures vLSM's stores and RocksDB's default stores, without a broker. It restores from batches
+ * of 1,000 changelog records; then it makes single puts of known and new keys, with a commit after
+ * each 10,000, and reports their throughput and latencies. Key-value stores come first, then window
+ * stores whose segments expire.
  *
- * <p>Both run in this JVM, one after the other, in turn; it prints every round, and the medians.
+ * <p>Both run in this JVM and take turns. It prints every round, and the medians.
  */
 final class Measure {
     private static final int BATCH = 1000;
@@ -112,7 +112,7 @@ final class Measure {
         }
     }
 
-    /** A key of 16 bytes; keys come in no order. */
+    /** A key of 16 bytes. Successive keys are in no order. */
     private static byte[] key(long number) {
         long mixed = number * 0x9E3779B97F4A7C15L;
         return ByteBuffer.allocate(16).putLong(mixed ^ mixed >>> 29).putLong(number).array();

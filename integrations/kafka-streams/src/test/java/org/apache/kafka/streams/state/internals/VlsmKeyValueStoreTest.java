@@ -6,7 +6,7 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 import org.vlsm.kafka.VlsmStores;
 
-/** Kafka's tests of a key-value store. They are in Kafka's package, which alone sees them. */
+/** Kafka's tests of a key-value store. They are only visible in Kafka's package. */
 public class VlsmKeyValueStoreTest extends AbstractKeyValueStoreTest {
     @Override
     @SuppressWarnings("unchecked")

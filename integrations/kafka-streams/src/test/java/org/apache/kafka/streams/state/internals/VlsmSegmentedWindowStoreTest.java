@@ -9,8 +9,8 @@ import org.junit.jupiter.api.Test;
 import org.vlsm.kafka.VlsmStores;
 
 /**
- * Kafka's tests of RocksDB's window store, of the kind with timestamps. Those that look for a
- * folder for each segment are in {@code SegmentsTest}, on keyspaces.
+ * Kafka's tests of RocksDB's window store with timestamps. The tests that look for a folder for
+ * each segment are in {@code SegmentsTest}, where they look for keyspaces.
  */
 public class VlsmSegmentedWindowStoreTest extends AbstractRocksDBWindowStoreTest {
     private static final String FOLDERS = "looks for a folder for each segment: see SegmentsTest";

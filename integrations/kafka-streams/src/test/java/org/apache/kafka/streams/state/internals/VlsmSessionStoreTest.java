@@ -32,15 +32,17 @@ public class VlsmSessionStoreTest extends AbstractSessionBytesStoreTest {
                 Duration.ofMillis(retentionPeriod)), keySerde, valueSerde).build();
     }
 
-    /** The kind whose answers they expect: one with segments that finds sessions by their end. */
+    /**
+     * The kind of store that the tests expect: with segments, and finding sessions by their end.
+     */
     @Override
     StoreType storeType() {
         return StoreType.RocksDBTimeOrderedSessionStoreWithIndex;
     }
 
     /**
-     * As Kafka's, but into a store that was opened again. Kafka's restores into a closed store,
-     * which RocksDB's opens behind the back of the task; this one refuses.
+     * Like Kafka's test, but it restores into a store that was opened again. Kafka's test restores
+     * into a closed store: RocksDB's store opens itself without the task, while this store refuses.
      */
     @Override
     @Test
