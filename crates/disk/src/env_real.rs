@@ -2,7 +2,7 @@
 //!
 //! A [`Condition`] is an event count on one word. A notify is one atomic increment and one load. It
 //! wakes sleepers only if there are any (`sleepers`: a futex on Linux). A waiter spins first,
-//! because the wake-up of a sleeper costs both sides more than a short wait.
+//! because the wake-up of a sleeper costs both sides more than a short wait, as long as that helps.
 //!
 //! Invariant: a waiter counts itself as a sleeper before its last look at the epoch, and a notifier
 //! raises the epoch before it looks for sleepers. So one of them sees the other.
@@ -24,6 +24,9 @@ use sleepers::{Native, Sleepers};
 /// The nice value of [`Priority::Background`].
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 10;
+
+/// After vain spins at most this many waits do not spin.
+const SKIP_MAX: u32 = 63;
 
 /// The operating system.
 pub struct RealEnv {
@@ -123,12 +126,15 @@ struct EventCount<S> {
     sleepers: S,
     spin: Duration,
     start: Instant,
+    /// The number of waits that are not to spin, and how many the next vain one adds.
+    skip: AtomicU32,
+    penalty: AtomicU32,
 }
 
 impl<S: Sleepers> EventCount<S> {
     fn new(spin: Duration, start: Instant) -> Self {
-        let (word, count) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { word, count, sleepers: S::default(), spin, start }
+        let [word, count, skip, penalty] = [0; 4].map(AtomicU32::new);
+        Self { word, count, sleepers: S::default(), spin, start, skip, penalty }
     }
 
     fn changed(&self, epoch: u64) -> bool {
@@ -136,10 +142,27 @@ impl<S: Sleepers> EventCount<S> {
     }
 
     /// Spins until the epoch changes (true) or the time to spin is over (false).
+    ///
+    /// With more threads than processors the notifier may have none, and to spin only keeps it from
+    /// one. So after a vain spin a number of waits do not spin, twice as many each time.
     fn spin(&self, epoch: u64, deadline: Option<Duration>) -> bool {
         if self.spin.is_zero() {
             return self.changed(epoch);
         }
+        // Counts that are off by a few after a race do no harm.
+        let skip = self.skip.load(Ordering::Relaxed);
+        if skip > 0 {
+            self.skip.store(skip - 1, Ordering::Relaxed);
+            return self.changed(epoch);
+        }
+        let changed = self.spin_now(epoch, deadline);
+        let penalty = if changed { 0 } else { self.penalty.load(Ordering::Relaxed) * 2 + 1 };
+        self.penalty.store(penalty.min(SKIP_MAX), Ordering::Relaxed);
+        self.skip.store(penalty.min(SKIP_MAX), Ordering::Relaxed);
+        changed
+    }
+
+    fn spin_now(&self, epoch: u64, deadline: Option<Duration>) -> bool {
         let end = self.start.elapsed() + self.spin;
         let end = deadline.map_or(end, |deadline| deadline.min(end));
         loop {

@@ -23,6 +23,8 @@ pub(crate) enum Race {
     PublishAtOnce,
     /// The one that publishes does not look at the ring again after it let go of it.
     PublishNoSecondLook,
+    /// The one that publishes wakes none of the writers whose batches it published.
+    PublishWakesNobody,
     /// A writer goes on without waiting for the one that writes its record.
     WriteNoWait,
     /// The last writer of a memtable looks whether it is sealed before it counts itself out.

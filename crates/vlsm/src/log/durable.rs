@@ -1,7 +1,8 @@
 //! Making the WAL durable: one sync for a group of writers (`group`).
 //!
-//! A sync reaches up to what is written when it begins. Writers whose records are written while it
-//! runs are synced by the next one.
+//! The thread that syncs first writes everything appended so far, so its group needs one write. The
+//! sync covers what is written when it begins. Writers that come while it runs are synced by the
+//! next one.
 //!
 //! Threads and locks: `syncer` is held over the sync and only ever taken with `try_lock`.
 
@@ -11,15 +12,15 @@ use std::sync::Arc;
 use vlsm_core::Result;
 
 impl Log {
-    /// Waits until everything up to `position` is on the device, syncing where nobody else does.
+    /// Waits until everything up to `position` is on the device, writing and syncing where nobody
+    /// else does.
     pub fn sync_through(self: &Arc<Self>, position: u64) -> Result<()> {
-        self.write_through(position)?;
         self.sync_to(position, false)
     }
 
-    /// The same for a position that is written. In the background nothing is synced beyond it that
-    /// is not `closed`.
-    pub(super) fn sync_to(&self, position: u64, background: bool) -> Result<()> {
+    /// The same. In the background the position is written already, and nothing is synced beyond it
+    /// that is not `closed`.
+    pub(super) fn sync_to(self: &Arc<Self>, position: u64, background: bool) -> Result<()> {
         loop {
             let place = self.syncs.join(position);
             if self.synced.load(Ordering::Acquire) >= position {
@@ -30,12 +31,21 @@ impl Log {
                 self.syncs.wait(position, place);
                 continue;
             };
-            let result = self.sync_files(background.then_some(position));
+            let result = match background {
+                true => self.sync_files(Some(position)),
+                false => self.write_all().and_then(|()| self.sync_files(None)),
+            };
             let group = self.syncs.last();
             drop(guard);
             self.syncs.end(group);
             result?;
         }
+    }
+
+    /// Waits until everything appended so far is written.
+    fn write_all(self: &Arc<Self>) -> Result<()> {
+        let position = self.sequence().tail.appended();
+        self.write_through(position)
     }
 
     /// Makes the log durable up to everything appended so far.

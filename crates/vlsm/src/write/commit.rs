@@ -4,15 +4,16 @@
 //! 2. *Sequence*, one writer at a time and short: space in the memtables is claimed (a full one is
 //!    rotated), sequence numbers are given, the batch is framed into the WAL buffer.
 //! 3. *Memtable*: each writer inserts its own entries, in parallel with the others.
-//! 4. *WAL*: `Buffered` and `Sync` writers wait until the buffer is written; the first one writes
-//!    for all (`log`). `Lazy` writers continue.
+//! 4. *WAL*: `Buffered` writers wait until the buffer is written; the first one writes for all
+//!    (`log`). `Lazy` and `Sync` writers continue.
 //! 5. *Publish*: batches become visible in the order of their sequence numbers (`publish.rs`).
-//! 6. *Sync*: `Sync` writers wait for the device, after publishing, so that no other writer waits
-//!    for them.
+//! 6. *Sync*: `Sync` writers wait until the buffer is written and on the device, after publishing,
+//!    so that no other writer waits for them. One of them writes and syncs for all.
 //!
 //! Deviation from the order WAL → memtable: stages 3 and 4 do not depend on each other, only stage
-//! 5 on both. A batch whose WAL write failed is in a memtable but never visible, because the store
-//! is latched and its sequence number is never published.
+//! 5 on both. A `Buffered` batch whose WAL write failed is in a memtable but never visible, because
+//! the store is latched and its sequence number is never published. A `Sync` batch is visible while
+//! it is written, as a `Lazy` one is; its writer learns of the failure.
 //!
 //! A full device is detected before stage 2: the WAL has room before a batch is sequenced, so a
 //! batch that is refused with [`Error::NoSpace`] leaves no trace (`log`).
@@ -225,7 +226,7 @@ impl Writer {
         match durability {
             Durability::Sync => {
                 self.log.note_sync(position);
-                self.log.write_through(position)
+                Ok(())
             }
             Durability::Buffered => self.log.write_through(position),
             Durability::Lazy => self.log.write_if_large(position),
@@ -528,15 +529,7 @@ impl Writer {
         }
         let since = self.shared.env.now();
         let cause = self.publish_cause();
-        let seat = self.publisher.seat(ticket);
-        loop {
-            let epoch = seat.epoch();
-            if self.views.visible() >= last_seq {
-                break;
-            }
-            self.shared.health.check_running()?;
-            seat.wait(epoch, None);
-        }
+        self.publisher.await_turn(ticket, last_seq, &self.shared.health)?;
         self.shared.note_wait(cause, since);
         Ok(())
     }

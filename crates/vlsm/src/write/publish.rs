@@ -2,11 +2,12 @@
 //! The last stage of a commit before the sync; it takes no lock.
 
 use crate::read::view::Views;
+use crate::shared::health::Health;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Race, races};
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm_core::Seq;
+use vlsm_core::{Result, Seq};
 use vlsm_disk::Condition;
 
 /// Batches that may be between sequencing and publishing at once.
@@ -67,8 +68,24 @@ impl Publisher {
         self.advanced.wait(epoch, until);
     }
 
+    /// Waits until the batch with this ticket is published. It ends with this sequence number.
+    ///
+    /// # Errors
+    /// The store has failed.
+    pub fn await_turn(&self, ticket: u64, last_seq: Seq, health: &Health) -> Result<()> {
+        let seat = self.seat(ticket);
+        loop {
+            let epoch = seat.epoch();
+            if self.views.visible() >= last_seq {
+                return Ok(());
+            }
+            health.check_running()?;
+            seat.wait(epoch, None);
+        }
+    }
+
     /// The condition that is notified when the batch with this ticket is published.
-    pub fn seat(&self, ticket: u64) -> &Arc<dyn Condition> {
+    fn seat(&self, ticket: u64) -> &Arc<dyn Condition> {
         &self.seats[(ticket % SEATS) as usize]
     }
 
@@ -105,7 +122,8 @@ impl Publisher {
             self.advancing.store(false, Ordering::SeqCst);
             self.advanced.notify();
             // Nobody sleeps for this thread's own batch.
-            if head > first + 1 || first != ticket {
+            let others = head > first + 1 || first != ticket;
+            if others && !races(Race::PublishWakesNobody) {
                 let published = first..head.min(first + SEATS);
                 published.for_each(|ticket| self.seat(ticket).notify());
             }
