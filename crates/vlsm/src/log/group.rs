@@ -26,7 +26,7 @@ pub(super) struct Groups {
     /// The position up to which the work of the last group reaches, and whether its number is odd
     /// in the lowest bit. Changed by the one at work.
     last: AtomicU64,
-    /// What even and odd groups sleep on.
+    /// The conditions on which the writers of even and of odd groups sleep.
     ended: [Arc<dyn Condition>; 2],
 }
 
@@ -47,13 +47,14 @@ pub(super) struct Place {
 }
 
 impl Groups {
-    /// None has begun. A waiter spins for a while before it sleeps.
+    /// Returns the groups of a log that has not begun any. A waiter spins this long before it
+    /// sleeps.
     pub fn new(shared: &Shared, spin: Duration) -> Self {
         let condition = || shared.channel.condition(&*shared.env, spin);
         Self { last: AtomicU64::new(0), ended: [condition(), condition()] }
     }
 
-    /// The last one that began.
+    /// The last group that began.
     pub fn last(&self) -> Group {
         Group((self.last.load(Ordering::SeqCst) & 1) as usize)
     }
@@ -74,25 +75,26 @@ impl Groups {
         Place { group, epoch: self.ended[group.0].epoch() }
     }
 
-    /// Waits until something may have changed for the writer at this place. Somebody was at work
-    /// after it was taken.
+    /// Waits until something may have changed for the writer at this place. The caller found
+    /// another thread at work after it took the place.
     pub fn wait(&self, position: u64, place: Place) {
         if self.of(position) == place.group {
             self.ended[place.group.0].wait(place.epoch, None);
         }
     }
 
-    /// The next one begins: its work reaches up to this position.
+    /// Begins the next group, whose work reaches up to this position. Called by the thread at work.
     #[inline]
     pub fn begin(&self, end: u64) {
         let next = self.last().next();
         self.last.store(end << 1 | next.0 as u64, Ordering::SeqCst);
     }
 
-    /// The work for this one has ended, and nobody is at work; the next one may have begun since.
+    /// Ends this group: the thread at work has released its lock. The next group may have begun
+    /// since then.
     #[inline]
     pub fn end(&self, group: Group) {
-        // First, because the device has nothing to do until that writer runs.
+        // First, because the device is idle until that writer runs.
         if !races(Race::NextGroupSleeps) {
             self.ended[group.next().0].notify_one();
         }

@@ -30,7 +30,7 @@ fn a_cursor_that_goes_on_reads_ahead() {
     assert_eq!(all.iter().sum::<usize>() + 4, reader.block_count() * 4, "{all:?}");
     assert_eq!(cursor.stats().bytes_read, reader.block_count() as u64 * 4096);
     assert_eq!(cursor.stats().block_misses, reader.block_count() as u64);
-    // Backwards and elsewhere it reads block by block. Forwards, read-ahead begins anew.
+    // Backward steps and seeks read block by block. Forward steps start the read-ahead again.
     cursor.seek_last().unwrap();
     for _ in 0..50 {
         cursor.prev().unwrap();
