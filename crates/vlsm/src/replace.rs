@@ -42,7 +42,7 @@ fn replace(engine: &Engine, keyspace: &Arc<KeyspaceInfo>, stays: bool) -> Result
     writer.await_published(seq)?;
     let installer = installer.clone();
     shared.in_background(move || {
-        // If this fails, the next install releases them.
+        // If the device is full, the next install releases them.
         let _ = installer.release_wals();
     });
     Ok(())

@@ -446,3 +446,29 @@ fn closing_before_an_install_leaves_no_file_of_the_job() {
     close_meanwhile(&bench, db, &still, &refused);
     assert!(matches!(first.recv_timeout(HANG), Ok(Err(Error::Closed))));
 }
+
+/// The list of WALs is written in the background after a keyspace was dropped. If that fails, the
+/// manifest takes no further change: the store is latched, instead of repeating jobs whose results
+/// cannot be installed.
+#[test]
+fn a_failed_release_of_wals_latches() {
+    let mut bench = Bench::new();
+    let db = bench.open();
+    let gone = db.create_keyspace("gone", KeyspaceOptions::new()).unwrap();
+    // Only this write needs the first WAL in the end.
+    gone.put("key", "value").unwrap();
+    (0..3_000).for_each(|n| bench.put(&db, n, Durability::Buffered).unwrap());
+    soon(|| {
+        let before = bench.faults.calls();
+        pause(Duration::from_millis(20));
+        bench.faults.calls() == before && db.stats().jobs.is_empty()
+    });
+    // The first change of the manifest is the drop itself.
+    let failing = bench.faults.add(Rule::once(Op::Sync, "MANIFEST", Fault::Eio).nth(2));
+    db.drop_keyspace(&gone).unwrap();
+    soon(|| db.stats().read_only.is_some());
+    assert_eq!(bench.faults.fired(failing), 1);
+    assert!(matches!(bench.put(&db, 1, Durability::Buffered), Err(Error::ReadOnly { .. })));
+    bench.look(&db, 0);
+    bench.reopen(0);
+}

@@ -390,10 +390,14 @@ impl Installer {
         Ok(())
     }
 
-    /// Appends records to the manifest.
+    /// Appends records to the manifest. A failure latches the store, because the manifest takes no
+    /// further change; only a full device does not.
     fn append(&self, leader: &mut Leader, records: &[Record]) -> Result<()> {
         let before = leader.manifest.len();
-        leader.manifest.append(records)?;
+        leader.manifest.append(records).map_err(|error| match error {
+            Error::NoSpace { .. } => error,
+            error => self.shared.latch(error),
+        })?;
         self.shared.counters.manifest_bytes.add(leader.manifest.len().saturating_sub(before));
         Ok(())
     }
