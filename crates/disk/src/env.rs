@@ -6,9 +6,9 @@
 //! switch only at [`Condition::wait`], at file operations and at [`Env::interleave`], so a seed
 //! determines a run.
 //!
-//! Rule for callers: no lock is held across a wait, a file operation or an interleave point, unless
-//! the lock is only ever taken with `try_lock`. (A coroutine that blocks on a lock blocks the whole
-//! machine.)
+//! Rule for callers: no lock is held across a wait, a file operation, the start of a thread or an
+//! interleave point, unless the lock is only ever taken with `try_lock`. (A coroutine that blocks
+//! on a lock blocks the whole machine.)
 
 use crate::fs::Fs;
 use std::io;

@@ -14,6 +14,11 @@
 //! after those of [`Rank::First`]. Writes among them stay in the queue while a write of
 //! [`Rank::First`] is queued or under way, too, each at most for the time that the order gives.
 //!
+//! Threads come and go. The thread that takes a call starts another one before it makes the call,
+//! if no other is idle and there may be more. So one waits for the next call, and no caller of
+//! `submit`, who may hold a lock, starts one. A thread that was idle for three seconds ends, if it
+//! is not the only idle one. So an idle pool has one thread.
+//!
 //! Invariants: every submitted closure runs or returns `Closed`; one that panics returns
 //! `Error::Internal`, and its thread continues. No lock is held while a closure runs or a thread
 //! waits. The queue is bounded, because each job has only a few calls in flight.
@@ -22,7 +27,8 @@
 //! the queued closures. Otherwise there would be a cycle: a closure holds its submitter, which
 //! holds the pool.
 
-use crate::env::{Condition, Env, Join, Priority};
+use crate::crew::Crew;
+use crate::env::{Condition, Env, Priority};
 use crate::throttle::Throttle;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -39,15 +45,19 @@ type Work = Box<dyn FnOnce(&Bulk) + Send>;
 /// The time after its last device call in which a client counts as active.
 const CLIENTS_STAY: Duration = Duration::from_millis(50);
 
+/// The time for which an idle thread stays.
+const STAYS: Duration = Duration::from_secs(3);
+
 /// Threads that do blocking file calls.
 pub struct IoPool {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<Box<dyn Join>>>,
 }
 
 struct Shared {
     state: Mutex<State>,
-    /// One condition for each thread, so that a submit wakes only one.
+    crew: Crew,
+    priority: Priority,
+    /// One condition for each place of a thread, so that a submit wakes only one.
     wake: Vec<Arc<dyn Condition>>,
     done: Arc<dyn Condition>,
     bulk: Bulk,
@@ -202,7 +212,12 @@ struct State {
     first: usize,
     /// The number of threads that do bulk work.
     bulky: usize,
+    /// The places of idle threads. The last one is woken first.
     idle: Vec<usize>,
+    /// The places without a thread.
+    free: Vec<usize>,
+    /// Whether a thread is being started.
+    starting: bool,
     closed: bool,
 }
 
@@ -251,34 +266,26 @@ impl<T> Slot<T> {
 }
 
 impl IoPool {
-    /// Starts the threads. Every completion notifies `done`.
+    /// A pool of at most `threads` threads, of which it starts one. Every completion notifies
+    /// `done`.
     ///
     /// # Errors
-    /// The system's error if not all threads start. Those that did are then ended.
+    /// The system's error if the thread does not start. If later ones do not, the pool goes on with
+    /// those that it has.
     pub fn new(
         env: &Arc<dyn Env>,
         threads: usize,
         priority: Priority,
         done: Arc<dyn Condition>,
     ) -> io::Result<Self> {
-        let wake = (0..threads.max(1)).map(|_| env.condition(Duration::ZERO)).collect();
-        let bulk = Bulk::new(env);
-        let shared = Arc::new(Shared { state: Mutex::default(), wake, done, bulk });
-        let start = |index: usize| {
-            let shared = shared.clone();
-            env.spawn(&format!("vlsm-io-{index}"), priority, Box::new(move || shared.run(index)))
-        };
-        let pool = Self { shared: shared.clone(), threads: Mutex::default() };
-        for thread in (0..threads.max(1)).map(start) {
-            match thread {
-                Ok(thread) => pool.threads.lock().push(thread),
-                Err(error) => {
-                    pool.shutdown();
-                    return Err(error);
-                }
-            }
-        }
-        Ok(pool)
+        let threads = threads.max(1);
+        let wake = (0..threads).map(|_| env.condition(Duration::ZERO)).collect();
+        let free = (1..threads).rev().collect();
+        let state = Mutex::new(State { free, starting: true, ..State::default() });
+        let (crew, bulk) = (Crew::new(env), Bulk::new(env));
+        let shared = Arc::new(Shared { state, crew, priority, wake, done, bulk });
+        shared.start(0)?;
+        Ok(Self { shared })
     }
 
     /// Runs `work` on a thread of the pool.
@@ -371,10 +378,7 @@ impl IoPool {
         for wake in &self.shared.wake {
             wake.notify();
         }
-        let threads = std::mem::take(&mut *self.threads.lock());
-        for thread in threads {
-            thread.join();
-        }
+        self.shared.crew.join();
     }
 }
 
@@ -429,41 +433,73 @@ impl Drop for CloseOnUnwind<'_> {
 }
 
 impl Shared {
-    /// The loop of thread `index`.
-    fn run(&self, index: usize) {
+    /// Starts the thread of a place that was taken.
+    fn start(self: &Arc<Self>, place: usize) -> io::Result<()> {
+        let shared = self.clone();
+        let body = move || shared.run(place);
+        self.crew.start(&format!("vlsm-io-{place}"), self.priority, body).inspect_err(|_| {
+            let mut state = self.state.lock();
+            state.starting = false;
+            state.free.push(place);
+        })
+    }
+
+    /// The loop of the thread of place `index`.
+    fn run(self: &Arc<Self>, index: usize) {
         let _unwinding = CloseOnUnwind(self);
         let wake = &self.wake[index];
-        let (mut bulky, mut first) = (false, false);
+        let (mut bulky, mut first, mut begins) = (false, false, true);
+        let mut since = None;
         loop {
             let epoch = wake.epoch();
             let next = {
                 let depth = self.bulk.depth(self.wake.len());
                 let mut state = self.state.lock();
                 let depth = if state.closed { self.wake.len() } else { depth };
+                state.starting &= !std::mem::take(&mut begins);
                 state.bulky -= usize::from(std::mem::take(&mut bulky));
                 state.first -= usize::from(std::mem::take(&mut first));
                 let next = state.next(depth, || self.bulk.env.now());
-                state.idle.retain(|idle| *idle != index);
+                let was_idle = state.idle.iter().position(|idle| *idle == index);
                 match next {
                     Some((call, is_bulk)) => {
+                        was_idle.map(|at| state.idle.remove(at));
+                        since = None;
                         // The queue may also hold bulk work that threads left because of a limit
                         // that has ended.
                         let more = state.bulky < depth && state.has_bulk();
                         let other = if more { state.idle.pop() } else { None };
-                        Ok((call, is_bulk, other))
+                        Ok((call, is_bulk, other, state.another()))
                     }
                     None if state.closed => return,
                     None => {
-                        state.idle.push(index);
-                        Err(state.impatient().filter(|_| state.bulky < depth))
+                        let now = self.bulk.env.now();
+                        let ends = *since.get_or_insert(now) + STAYS;
+                        let others = state.idle.len() - usize::from(was_idle.is_some());
+                        // A write that yields needs the thread that waits until it is due.
+                        if now >= ends && others > 0 && state.impatient().is_none() {
+                            was_idle.map(|at| state.idle.remove(at));
+                            state.free.push(index);
+                            return;
+                        }
+                        if was_idle.is_none() {
+                            state.idle.push(index);
+                        }
+                        let stays = (now < ends).then_some(ends);
+                        let impatient = state.impatient().filter(|_| state.bulky < depth);
+                        Err([stays, impatient].into_iter().flatten().min())
                     }
                 }
             };
             match next {
-                Ok((call, is_bulk, other)) => {
+                Ok((call, is_bulk, other, another)) => {
                     (bulky, first) = (is_bulk, call.is_first_write());
                     if let Some(other) = other {
                         self.wake[other].notify();
+                    }
+                    if let Some(place) = another {
+                        // Without it the pool goes on.
+                        let _ = self.start(place);
                     }
                     (call.work)(&self.bulk);
                     self.done.notify();
@@ -513,6 +549,14 @@ impl State {
         }
         self.bulky += usize::from(call.is_some());
         call.map(|call| (call, true))
+    }
+
+    /// Takes the place of another thread, which is to be started, if none waits for a call.
+    fn another(&mut self) -> Option<usize> {
+        let lacks = self.idle.is_empty() && !self.starting && !self.closed;
+        let place = if lacks { self.free.pop() } else { None };
+        self.starting |= place.is_some();
+        place
     }
 
     /// Whether there is bulk work that may begin.

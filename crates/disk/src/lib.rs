@@ -10,6 +10,7 @@ compile_error!(
 
 pub mod aligned;
 pub mod codec;
+pub mod crew;
 pub mod env;
 #[cfg(unix)]
 pub mod env_real;
@@ -24,6 +25,7 @@ pub mod throttle;
 pub mod wal;
 
 pub use aligned::AlignedBuf;
+pub use crew::Crew;
 pub use env::{Condition, Env, Priority};
 #[cfg(unix)]
 pub use env_real::RealEnv;

@@ -277,6 +277,11 @@ impl Env for SimEnv {
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<Box<dyn Join>> {
         self.device.start_thread()?;
+        if self.machine.is_off() {
+            // A thread that unwinds already goes on, and starts none: nobody would end it.
+            self.machine.give_way(1);
+            return Err(io::Error::other("the machine is off"));
+        }
         Ok(self.start(name, priority, body))
     }
 

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use vlsm::{Db, KeyspaceOptions, MergeOperator};
+use vlsm_disk::IoPool;
 use vlsm_disk::env::{Condition, Env, Priority};
 use vlsm_disk::fs::OpenOptions;
+use vlsm_sim::device::{Fault, Kind};
 use vlsm_sim::disk::Disk;
 use vlsm_sim::{End, SimConfig, SimEnv};
 
@@ -246,4 +248,54 @@ fn the_end_of_the_machine_passes_through_a_users_code() {
     });
     assert!(matches!(outcome.end, End::Done(())), "{:?}", outcome.end);
     assert_eq!((asked.load(Ordering::Relaxed), answered.load(Ordering::Relaxed)), (1, 0));
+}
+
+/// The engine's pool for file calls has as many threads as calls that are made at once, and one
+/// after a while without any.
+#[test]
+fn threads_for_file_calls_come_and_go() {
+    for seed in 0..100 {
+        let outcome = SimEnv::run(&SimConfig::new(seed), &disk(), |env| {
+            let engines: Arc<dyn Env> = env.clone();
+            let done = env.condition(Duration::ZERO);
+            let pool = IoPool::new(&engines, 4, Priority::Normal, done).expect("started");
+            for _ in 0..3 {
+                let stile = Turnstile::new(&env);
+                let call = || {
+                    let stile = stile.clone();
+                    pool.submit(move || {
+                        stile.pass();
+                        stile.wait_for(4);
+                        Ok(())
+                    })
+                };
+                let calls = [call(), call(), call(), call()];
+                calls.iter().for_each(|call| pool.wait(call).expect("all at once"));
+                env.sleep(Duration::from_secs(10));
+            }
+            // Its threads are counted when the root task has returned.
+            std::mem::forget(pool);
+        });
+        assert_eq!(outcome.running, 1, "seed {seed}");
+        outcome.expect("each call finds a thread");
+    }
+}
+
+/// Without more threads the one that there is makes all calls.
+#[test]
+fn a_pool_that_gets_no_more_threads_goes_on() {
+    for seed in 0..20 {
+        let mut config = SimConfig::new(seed);
+        let fault = Fault { kind: Kind::NoThread, name: None, suffix: "", nth: 1, times: u64::MAX };
+        config.device.faults = vec![fault];
+        let outcome = SimEnv::run(&config, &disk(), |env| {
+            let engines: Arc<dyn Env> = env.clone();
+            let done = env.condition(Duration::ZERO);
+            let pool = IoPool::new(&engines, 4, Priority::Normal, done).expect("the first one");
+            let calls: Vec<_> = (0..20_u64).map(|number| pool.submit(move || Ok(number))).collect();
+            calls.iter().map(|call| pool.wait(call).expect("made")).sum::<u64>()
+        });
+        assert!(outcome.device.fired() > 0, "seed {seed}: no start failed");
+        assert_eq!(outcome.expect("goes on"), 190);
+    }
 }

@@ -98,8 +98,8 @@ fn measure(env: &Arc<dyn Env>, dir: &Path) -> Result<DeviceMap> {
     let free = fs.free_bytes(dir).map_err(|error| Error::io("cannot look at", dir, error))?;
     if free < 2 * FILE_BYTES {
         return Err(Error::InvalidArgument(format!(
-            "{}: the device has to be measured, which needs {} bytes for a moment; {free} are \
-             free. Make space, or say what it can do in the option `device`",
+            "{}: measuring the device needs {} bytes for a short time, but only {free} are free. \
+             Free some space, or set the throughput of the device in the option `device`",
             dir.display(),
             2 * FILE_BYTES
         )));
@@ -133,7 +133,12 @@ fn try_measure(env: &Arc<dyn Env>, path: &Path) -> Result<DeviceMap> {
                 })
             })
             .collect();
-        let moved = calls.iter().map(|call| pool.wait(call)).sum::<Result<u64>>()?;
+        let moved: Vec<u64> = calls.iter().map(|call| pool.wait(call)).collect::<Result<_>>()?;
+        if moved.contains(&0) {
+            let why = "not all of the threads that read and write at once were started";
+            return Err(failed(std::io::Error::other(why)));
+        }
+        let moved: u64 = moved.iter().sum();
         let took = env.now().saturating_sub(begun).as_secs_f64();
         Ok(DevicePoint { read_share, throughput: BytesPerSec((moved as f64 / took) as u64) })
     };

@@ -16,7 +16,7 @@
 //! 6. Start the new WAL, which replaces the older ones. From here on the new state is the store's.
 //! 7. Remove the older WALs. Record the new one in the manifest. If a mechanism plans with the
 //!    device, measure its throughput.
-//! 8. Start the workers.
+//! 8. Start the worker that flushes. It starts the others when there are jobs.
 //!
 //! A file that cannot be removed is reported and stays; the next open tries again.
 //!
@@ -101,8 +101,8 @@ impl Opening {
             return Err(Error::InvalidArgument(why.into()));
         }
         if self.options.salvage_ssts && self.read_only {
-            let why = "salvage_ssts drops SSTs from the store, which is not opened read-only for \
-                       that: to read what is left use Keyspace::salvage";
+            let why = "salvage_ssts drops SSTs from the store, which a read-only store does not \
+                       allow: to read what is left use Keyspace::salvage";
             return Err(Error::InvalidArgument(why.into()));
         }
         if let Some(options) = &self.default_keyspace {
@@ -173,6 +173,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
         tracer: Tracer::new(),
         dir: dir.to_owned(),
         env,
+        workers: options.worker_count(),
         options,
         events,
         memory,

@@ -94,10 +94,11 @@ pub struct Options {
     /// The throughput of the device, for mechanisms that plan with it. Default: empty; then it is
     /// measured once, in about a second, and kept in the store's folder.
     pub device: DeviceMap,
-    /// Worker threads for flushes and compactions; 0 for one per core. Default: 0.
+    /// The most worker threads for flushes and compactions; 0 for one per core. They run while
+    /// there are jobs; one more thread, for flushes, always does. Default: 0.
     pub workers: usize,
-    /// Threads that do the workers' file operations, and part of the reads of `multi_get`. Default:
-    /// 4.
+    /// The most threads that do the workers' file operations, and part of the reads of `multi_get`.
+    /// One always runs, the others while calls are made at once. Default: 4.
     pub io_threads: usize,
     /// Bytes that a job merges in one step. Default: 256 KB.
     pub quantum: ByteCount,
@@ -330,6 +331,14 @@ impl Options {
         let memtable = self.policy.tree.memtable_bytes.0;
         let memtable = memtable.saturating_add(Memtable::arena_bytes(0) as u64);
         ByteCount(least_limit(memtable.saturating_mul(self.policy.tree.memtable_count as u64)))
+    }
+
+    /// The most worker threads beside the one that flushes.
+    pub(crate) fn worker_count(&self) -> usize {
+        match self.workers {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            count => count,
+        }
     }
 
     /// The options of an SST that is written for a level.

@@ -347,7 +347,8 @@ fn threads_that_cannot_be_started_are_an_error_of_the_opening() {
             }
             assert_eq!(held.strong_count(), 0, "{left}: a thread lives on");
         }
-        assert!(refused > 2, "{refused}");
+        // Later threads need not start: the store goes on with those that it has.
+        assert!(refused > 0, "{refused}");
     }
     bench.reopen(0);
 }

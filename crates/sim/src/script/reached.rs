@@ -6,8 +6,13 @@ use super::{Command, Outcomes, Player, Trouble};
 use crate::env::SimEnv;
 use crate::world::{FOLDER, World};
 use std::path::Path;
+use std::time::Duration;
 use vlsm::{Stats, WorkStats};
 use vlsm_disk::Env;
+
+/// How often a store that has not reached its state is looked at, and how long after each other.
+const LOOKS: u32 = 100;
+const BETWEEN: Duration = Duration::from_millis(1);
 
 /// A counter of the store: its work since it was opened, or its state at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +54,7 @@ pub(super) fn command(what: &str, least: &str) -> Result<Command, String> {
 }
 
 impl Player {
-    /// Checks that the store has reached at least this number.
+    /// Checks that the store reaches at least this number, for which its jobs may need a moment.
     ///
     /// A store whose calls fail may have refused the operations that lead there.
     pub(super) fn reached(
@@ -59,9 +64,13 @@ impl Player {
         what: Milestone,
         least: u64,
     ) -> Outcomes<()> {
-        let found = what.of(env, &world.db().stats());
-        if self.faulty || found >= least {
-            return Ok(());
+        let mut found = what.of(env, &world.db().stats());
+        for _ in 0..LOOKS {
+            if self.faulty || found >= least {
+                return Ok(());
+            }
+            env.sleep(BETWEEN);
+            found = what.of(env, &world.db().stats());
         }
         Err(Trouble::Wrong(format!("the script needs {what:?} to be {least}, but it is {found}")))
     }

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Bytes, JobId, Micros, Result, TreeId};
-use vlsm_disk::env::Join;
+use vlsm_disk::Crew;
 use vlsm_policy::{Busy, Candidate, Deciders, DeviceMap, Known, Pace, Reservation, Running, Shape};
 
 /// A job's slot in the list of running jobs.
@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub turns: u64,
     /// Whether the worker with the priority of clients steps a job.
     pub flusher_steps: bool,
+    /// The number of niced workers that run or are being started.
+    pub staff: usize,
     pub pace: Pace,
     /// The last result of the shape for each tree that is not idle.
     pub known: BTreeMap<TreeId, Known>,
@@ -95,7 +97,8 @@ pub(crate) struct Control {
     /// The requested compactions of key ranges.
     manuals: Manuals,
     again: AtomicBool,
-    threads: Mutex<Vec<Box<dyn Join>>>,
+    /// The workers.
+    crew: Crew,
 }
 
 /// The parts of the store that a [`Control`] uses.
@@ -113,6 +116,7 @@ pub(crate) struct Parts {
 impl Control {
     pub fn new(parts: Parts) -> Self {
         let Parts { reader, log, installer, writer, jobs, device, shape, deciders } = parts;
+        let crew = Crew::new(&jobs.shared.env);
         Self {
             shared: jobs.shared.clone(),
             views: jobs.views.clone(),
@@ -127,7 +131,7 @@ impl Control {
             state: Mutex::default(),
             manuals: Manuals::default(),
             again: AtomicBool::new(false),
-            threads: Mutex::default(),
+            crew,
         }
     }
 
@@ -212,6 +216,26 @@ impl State {
         self.chains.forget(tree);
         let jobs = self.jobs.iter_mut().filter(|slot| slot.candidate.tree == tree);
         jobs.filter(|slot| !slot.installing).for_each(|slot| slot.cancelled = true);
+    }
+
+    /// The number of jobs that have steps.
+    fn steps(&self) -> usize {
+        self.jobs.iter().filter(|slot| !slot.installing).count()
+    }
+
+    /// Counts one more niced worker if there are fewer than jobs and than `most`. Returns true if
+    /// there are.
+    pub fn hire(&mut self, most: usize) -> bool {
+        let lacks = self.staff < self.steps().min(most);
+        self.staff += usize::from(lacks);
+        lacks
+    }
+
+    /// Counts one niced worker less if there are more than jobs. Returns true if there are.
+    pub fn dismiss(&mut self) -> bool {
+        let spare = self.staff > self.steps();
+        self.staff -= usize::from(spare);
+        spare
     }
 
     /// Removes the slots of ended jobs.

@@ -7,6 +7,11 @@
 //! a writer waits for a memtable, any job. A niced worker takes a flush only while the flusher
 //! steps another job, because its step may take a tenth of a second beside busy clients.
 //!
+//! The flusher always runs. There are as many niced workers as jobs, up to the number of the
+//! options: a tick that grants jobs starts those that are missing, and a worker that found no step
+//! for [`STAYS`] ends if there are more workers than jobs. If the system starts no thread, the
+//! workers that run do the work; if there is no niced one, the flusher takes any job.
+//!
 //! Between steps a job is in its slot, so any worker may continue it; a paused job stays there.
 //! Order: jobs that free memory, then L0, then the levels from the top; within a class first come,
 //! first served. A panic in a step latches the store and ends the job, not the worker. A panic
@@ -16,7 +21,8 @@ use crate::control::Control;
 use crate::control::{Slot, State};
 use crate::job::{Job, Request, Step};
 use crate::shared::counters::LevelCounter;
-use crate::shared::no_thread;
+use crate::shared::{Shared, no_thread};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,43 +40,64 @@ const UNREADY_RETRY: Duration = Duration::from_millis(1);
 /// passed, another worker is running the policies, and it sets the next time when it is done.
 const AGAIN_RETRY: Duration = Duration::from_millis(1);
 
+/// The time for which a niced worker without work stays.
+const STAYS: Duration = Duration::from_secs(3);
+
 /// Jobs no longer yield to clients from this fraction of the pressure that slows down writes.
 const PRESSED: f64 = 0.5;
 
 impl Control {
-    /// Starts the workers.
+    /// Starts the flusher. It starts the other workers when there are jobs.
     ///
     /// # Errors
-    /// [`Error::Io`] if the system cannot start one of the threads. The threads that were started
-    /// keep running.
+    /// [`Error::Io`] if the system cannot start the thread.
     pub fn start_workers(self: &Arc<Self>) -> vlsm_core::Result<()> {
-        let start = |name: &str, priority: Priority| {
-            let control = self.clone();
-            let body = Box::new(move || control.work(priority));
-            let thread = self.shared.env.spawn(name, priority, body);
-            let thread = thread.map_err(|error| no_thread(&self.shared.dir, error))?;
-            self.threads.lock().push(thread);
-            Ok(())
-        };
-        start("vlsm-flush", Priority::Normal)?;
-        let mut niced = 0..self.shared.worker_count();
-        niced.try_for_each(|index| start(&format!("vlsm-work-{index}"), Priority::Background))
+        let started = self.start_worker("vlsm-flush", Priority::Normal);
+        started.map_err(|error| no_thread(&self.shared.dir, error))
     }
 
-    /// The main loop of a worker. A panic outside a job latches the store and ends the worker;
-    /// nothing is granted any more.
-    fn work(self: &Arc<Self>, priority: Priority) {
-        while !self.shared.channel.stopping() {
-            let round = catch_unwind(AssertUnwindSafe(|| self.work_once(priority)));
-            if round.is_err() {
-                self.shared.latch(Error::Internal("a worker panicked between jobs".into()));
+    fn start_worker(self: &Arc<Self>, name: &str, priority: Priority) -> io::Result<()> {
+        let control = self.clone();
+        self.crew.start(name, priority, move || control.work(priority))
+    }
+
+    /// Starts the niced workers that are missing for the running jobs.
+    fn staff(self: &Arc<Self>) {
+        let Shared { channel, workers, .. } = &*self.shared;
+        while !channel.stopping() && self.state.lock().hire(*workers) {
+            let started = self.start_worker("vlsm-work", Priority::Background);
+            if started.is_err() {
+                self.state.lock().staff -= 1;
                 return;
             }
         }
     }
 
-    /// Decides, steps one job, or sleeps.
-    fn work_once(self: &Arc<Self>, priority: Priority) {
+    /// The main loop of a worker. A panic outside a job latches the store and ends the worker;
+    /// nothing is granted any more, and the workers that are left end the jobs.
+    fn work(self: &Arc<Self>, priority: Priority) {
+        let mut stepped = self.shared.env.now();
+        while !self.shared.channel.stopping() {
+            let round = || self.work_once(priority, &mut stepped);
+            match catch_unwind(AssertUnwindSafe(round)) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(_) => {
+                    if priority == Priority::Background {
+                        self.state.lock().staff -= 1;
+                    }
+                    self.shared.latch(Error::Internal("a worker panicked between jobs".into()));
+                    let events = self.shared.events.clone();
+                    self.shared.in_background(move || events.write_log());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Decides, steps one job, or sleeps. `stepped` is the time of the worker's last step. Returns
+    /// false if the worker is to end, because it is not needed any more.
+    fn work_once(self: &Arc<Self>, priority: Priority, stepped: &mut Duration) -> bool {
         let epoch = self.shared.channel.work().epoch();
         let look = self.look_in_time();
         let publish = self.publish_in_time();
@@ -79,6 +106,7 @@ impl Control {
             || again.is_some_and(|time| time <= self.shared.env.now())
         {
             self.tick();
+            self.staff();
         }
         self.tell_rotations();
         self.balance_memory();
@@ -93,8 +121,16 @@ impl Control {
                     // is blocked, the end of a file call wakes all workers.
                     self.shared.channel.wake();
                 }
+                *stepped = self.shared.env.now();
             }
             Err(paced) => {
+                let (is_niced, now) = (priority == Priority::Background, self.shared.env.now());
+                let stayed = now >= *stepped + STAYS;
+                if is_niced && stayed && self.state.lock().dismiss() {
+                    // What it saw, and did not do, is left to the others.
+                    self.shared.channel.wake();
+                    return false;
+                }
                 let unready = self.mark_unready();
                 let unready = unready.then(|| self.shared.env.now() + UNREADY_RETRY);
                 // One worker waits for the time of the next decision; workers that are awake also
@@ -104,7 +140,9 @@ impl Control {
                 let soon = self.shared.env.now() + AGAIN_RETRY;
                 let again = again.map(|time| Duration::from_micros(time.0).max(soon));
                 let publish = publish.filter(|_| priority == Priority::Normal);
-                let until = [unready, look, publish, self.reader.take_back(), again, paced];
+                // A worker that is needed now may not be so later.
+                let ends = is_niced.then(|| if stayed { now } else { *stepped } + STAYS);
+                let until = [unready, look, publish, self.reader.take_back(), again, paced, ends];
                 let until = until.into_iter().flatten().min();
                 self.chores();
                 if !self.shared.channel.stopping() {
@@ -112,6 +150,7 @@ impl Control {
                 }
             }
         }
+        true
     }
 
     /// Emits the events of rotations, outside the sequencing step in which they happened.
@@ -164,9 +203,10 @@ impl Control {
     /// one.
     fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
         let is_flusher = priority == Priority::Normal;
-        let any = !is_flusher || self.shared.counters.stopped_writers.get() > 0;
         let mut state = self.state.lock();
-        let State { jobs, pace, turns, flusher_steps, .. } = &mut *state;
+        let State { jobs, pace, turns, flusher_steps, staff, .. } = &mut *state;
+        let alone = *staff == 0 || self.shared.counters.stopped_writers.get() > 0;
+        let any = !is_flusher || alone;
         let takes_flushes = is_flusher || *flusher_steps;
         pace.fill(self.shared.env.now());
         let flushes = jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
@@ -346,9 +386,7 @@ impl Control {
     /// Ends the workers. Returns false if one of them panicked.
     pub fn end_workers(&self) -> bool {
         self.shared.channel.stop();
-        let threads = std::mem::take(&mut *self.threads.lock());
-        let ended: Vec<bool> = threads.into_iter().map(|thread| thread.join()).collect();
-        ended.into_iter().all(|well| well)
+        self.crew.join()
     }
 
     /// Discards all jobs, because the store is being closed and no worker continues them.

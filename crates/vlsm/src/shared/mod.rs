@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     /// The store's folder.
     pub dir: PathBuf,
     pub options: Options,
+    /// The most worker threads beside the one that flushes.
+    pub workers: usize,
     /// The random number that identifies the store; every handle to it has the same.
     pub store_uid: u64,
     /// The time by which values expire.
@@ -205,14 +207,6 @@ impl Shared {
     pub fn trace(&self, tree: TreeId, asked: Asked<'_>, key: &[u8]) {
         if self.tracer.is_on() {
             self.tracer.record(&self.io, self.env.now(), [(tree, asked, key)].into_iter());
-        }
-    }
-
-    /// The number of worker threads.
-    pub fn worker_count(&self) -> usize {
-        match self.options.workers {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
-            count => count,
         }
     }
 }
