@@ -177,7 +177,8 @@ fn freeze(engine: &Engine) -> Result<(State, FileNumber, u64)> {
 /// [`Error::Missing`], [`Error::NotAStore`] or [`Error::Locked`] for the checkpoint; the first
 /// damage found in it; [`Error::AlreadyExists`] or [`Error::InvalidArgument`] if the target is not
 /// empty, or lies in the checkpoint itself; [`Error::Locked`] if another copy into the target is
-/// running; [`Error::Io`]. After an error the target's folder is left empty.
+/// running; [`Error::Io`]. After an error the target's folder is left empty, unless only its last
+/// sync failed: then it may already be a store.
 pub fn restore(checkpoint: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<CopyReport> {
     let env: Arc<dyn Env> = RealEnv::new();
     restore_with(&env, checkpoint.as_ref(), target.as_ref())
