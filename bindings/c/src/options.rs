@@ -53,7 +53,7 @@ pub(crate) unsafe fn write_options(from: *const vlsm_write_options) -> Outcome<W
         asked if asked == VLSM_BUFFERED as u32 => Some(Durability::Buffered),
         asked if asked == VLSM_LAZY as u32 => Some(Durability::Lazy),
         asked if asked == VLSM_NO_WAL as u32 => Some(Durability::NoWal),
-        other => return Err(Failure::argument(format!("there is no durability {other}: 0 to 4"))),
+        other => return Err(Failure::argument(format!("unknown durability {other}: use 0 to 4"))),
     };
     options.deadline =
         (from.deadline_micros > 0).then(|| Duration::from_micros(from.deadline_micros));
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn vlsm_keyspace_options_compression(
                 "lz4" => Compression::Lz4,
                 "zstd" => Compression::Zstd,
                 other => {
-                    let what = format!("there is no compression {other:?}: none, lz4 or zstd");
+                    let what = format!("unknown compression {other:?}: use none, lz4 or zstd");
                     return Err(Failure::argument(what));
                 }
             };

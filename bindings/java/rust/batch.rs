@@ -47,7 +47,9 @@ impl<'a> Bytes<'a> {
 }
 
 fn damaged() -> Failure {
-    Failure::argument("the batch was changed by another thread while it was written: it is for one")
+    Failure::argument(
+        "the batch was changed by another thread while it was written: use it in one thread only",
+    )
 }
 
 /// The engine's batch.

@@ -34,8 +34,8 @@ impl Opening {
         if let Some(profile) = &self.profile {
             if options.policy != Options::default().policy {
                 let why = format!(
-                    "a profile and a policy: leave out the profile {profile:?}, and set the \
-                     option policy.profile to it"
+                    "both a profile and a policy are given: leave out the profile {profile:?}, \
+                     and set the option policy.profile to it"
                 );
                 return Err(Failure::argument(why));
             }

@@ -69,11 +69,11 @@ pub fn entries<'a>(
     what: &'static str,
 ) -> Result<impl ExactSizeIterator<Item = Result<&'a [u8], Failure>>, Failure> {
     let wrong = move |why: String| {
-        Failure::Engine(Error::InvalidArgument(format!("the places of the {what}: {why}")))
+        Failure::Engine(Error::InvalidArgument(format!("the offsets of the {what}: {why}")))
     };
     let (places, rest) = places.as_chunks::<{ size_of::<u64>() }>();
     if !rest.is_empty() || places.is_empty() {
-        return Err(wrong("they are numbers of 64 bits, one more than entries".into()));
+        return Err(wrong("they must be 64-bit numbers, one more than entries".into()));
     }
     Ok(places.windows(2).map(move |ends| {
         let [from, to] = [0, 1].map(|end| u64::from_ne_bytes(ends[end]));

@@ -36,7 +36,7 @@ impl Range {
         match (lo, hi, prefix) {
             (None, None, Some(prefix)) => Ok(Self::Prefix(prefix)),
             (_, _, Some(_)) => {
-                let why = "a prefix is a range of its own: leave out lo and hi";
+                let why = "a prefix cannot be combined with lo and hi: leave them out";
                 Err(engine::Error::InvalidArgument(why.into()).into())
             }
             (lo, hi, None) => Ok(Self::Ends(

@@ -46,7 +46,7 @@ impl Opening {
                 "merge_operators" => opening.merge_operators = operators(&value)?,
                 other => {
                     let why = format!(
-                        "a store is not opened with {other}: there are create, read_only, follow, \
+                        "unknown argument {other}: the arguments are create, read_only, follow, \
                          profile, options and merge_operators"
                     );
                     return Err(PyTypeError::new_err(why));
@@ -68,8 +68,8 @@ impl Opening {
         if let Some(profile) = &self.profile {
             if options.policy != Options::default().policy {
                 let why = format!(
-                    "a profile and a policy: leave out profile={profile:?}, and write \
-                     policy.profile = {profile:?} in the options"
+                    "both a profile and a policy are given: leave out profile={profile:?}, and \
+                     write policy.profile = {profile:?} in the options"
                 );
                 return Err(Error::InvalidArgument(why));
             }

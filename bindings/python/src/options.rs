@@ -83,7 +83,7 @@ pub fn write_options(
         Some("no_wal") => Some(Durability::NoWal),
         Some(other) => {
             let why = format!(
-                "there is no durability {other:?}: \"sync\", \"buffered\", \"lazy\" or \"no_wal\""
+                "unknown durability {other:?}: use \"sync\", \"buffered\", \"lazy\" or \"no_wal\""
             );
             return Err(Error::InvalidArgument(why).into());
         }
@@ -129,7 +129,7 @@ fn compression(name: String) -> Result<Compression, Failure> {
         "lz4" => Ok(Compression::Lz4),
         "zstd" => Ok(Compression::Zstd),
         other => {
-            let why = format!("there is no compression {other:?}: \"none\", \"lz4\" or \"zstd\"");
+            let why = format!("unknown compression {other:?}: use \"none\", \"lz4\" or \"zstd\"");
             Err(Error::InvalidArgument(why).into())
         }
     }

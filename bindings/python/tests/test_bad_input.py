@@ -78,7 +78,7 @@ def test_things_of_another_store(db, tmp_path):
         (lambda db: db.keyspace("no"), vlsm.NoSuchKeyspace, "no"),
         (lambda db: db.create_keyspace("n", memtable_bytes=-1), OverflowError, None),
         (lambda db: db.items().columns(-1), OverflowError, None),
-        (lambda db: db.batch().put_columns(b"ab", b"", b"", b""), vlsm.InvalidArgument, "places"),
+        (lambda db: db.batch().put_columns(b"ab", b"", b"", b""), vlsm.InvalidArgument, "offsets"),
         (
             lambda db: db.batch().put_columns(b"ab", bytes(8) + b"\x09" + bytes(7), b"", bytes(16)),
             vlsm.InvalidArgument,

@@ -175,7 +175,7 @@ impl Export {
         };
         let text = match self.left_out {
             ..=RANGES_SHOWN => format!("left out: from {} {to}: {}", key(&range.from), range.error),
-            n if n == RANGES_SHOWN + 1 => "… and more: only counted from here on".to_owned(),
+            n if n == RANGES_SHOWN + 1 => "… and more: counted, but not listed".to_owned(),
             _ => return,
         };
         match &self.progress {

@@ -336,7 +336,7 @@ impl<R: BufRead> Import<'_, R> {
         }
         match self.bad {
             ..=SHOWN => self.progress.say(&line),
-            n if n == SHOWN + 1 => self.progress.say("… and more: only counted from here on"),
+            n if n == SHOWN + 1 => self.progress.say("… and more: counted, but not listed"),
             _ => {}
         }
         Ok(())

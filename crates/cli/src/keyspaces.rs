@@ -132,8 +132,7 @@ impl ChangeArgs {
             return Ok(());
         }
         Err(Failure::new(format!(
-            "keyspace {:?} would be {done}, and nothing of it could be brought back: say --yes if \
-             you mean it",
+            "keyspace {:?} would be {done}, which cannot be undone: confirm with --yes",
             self.which.keyspace
         )))
     }

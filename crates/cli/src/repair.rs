@@ -349,8 +349,8 @@ fn json(args: &Args, report: &Report) -> Value {
 /// The failure for a store whose keyspaces are unknown.
 fn hopeless(path: &Path, why: impl std::fmt::Display) -> Failure {
     Failure::new(format!(
-        "{} has no manifest of which anything can be read ({why}), and SSTs do not say which \
-         keyspace they belong to: restore a backup, or read single files by vlsm dump sst",
+        "no part of the manifest of {} can be read ({why}), and SSTs do not say which keyspace \
+         they belong to: restore a backup, or read single files with vlsm dump sst",
         path.display()
     ))
 }

@@ -31,9 +31,9 @@ Examples:
   vlsm shell my-store < commands.txt
 
 Commands are those of the program without the store: put apple green, scan --prefix app, stats.
-Words with spaces are quoted, 'so' or \"so\"; a backslash stays what it is in keys and values:
-\\t, \\xNN. Besides there are: use NAME (the keyspace of the commands that follow), help, exit. A
-line that begins with # is a remark.";
+Quote words with spaces: 'a b' or \"a b\". The shell keeps backslashes, for the escapes of keys and
+values: \\t, \\xNN. It has three more commands: use NAME (sets the keyspace of the commands that
+follow), help and exit. A line that begins with # is a comment.";
 
 /// Options of the command.
 #[derive(Debug, clap::Args)]

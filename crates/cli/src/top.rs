@@ -46,7 +46,7 @@ Keys: q quits, p pauses, + and - change the interval, k shows the keyspaces.
 
 The process that has the store open writes its statistics to the file STATS.prom in the folder of
 the store while this program asks for them; nothing else is read or locked. Both must be able to
-write to the folder. Of gets and writes a sample is measured, of waits all.";
+write to the folder. Gets and writes are sampled; all waits are measured.";
 
 /// Options of `top`.
 #[derive(Debug, clap::Args)]

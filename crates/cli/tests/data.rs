@@ -309,7 +309,7 @@ fn a_store_with_an_operator_of_its_application() {
 
     let of = |args: &[&str]| world.run(&[args, &["--keyspace", "words"]].concat());
     assert_eq!(of(&["get", "s", "a"]).ok(), "plain\n");
-    let unknown = ["\"app.join\"", "not known here", "\"words\""];
+    let unknown = ["\"app.join\"", "not registered", "\"words\""];
     of(&["get", "s", "b"]).fails(1, &unknown);
     let scan = of(&["scan", "s", "--keys-only"]);
     assert_eq!(scan.out, "a\nc\n");

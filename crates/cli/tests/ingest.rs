@@ -29,10 +29,10 @@ fn a_store_goes_through_a_file_into_another_one() {
 fn what_cannot_be_brought_in_is_told() {
     let world = World::new();
     let unsorted = world.run_with(&["sst", "x.sst"], b"b\t1\na\t2\n");
-    unsorted.fails(1, &["-:2: the keys of ", "x.sst must ascend strictly", "no file was made"]);
+    unsorted.fails(1, &["-:2: the keys of ", "x.sst must be in strictly", "no file was made"]);
     world.run_with(&["sst", "x.sst"], b"b\t1\nb\t2\n").fails(1, &["-:2: ", "sort them"]);
     world.run_with(&["sst", "x.sst"], b"no tab\n").fails(1, &["-:1: no tab", "no file was made"]);
-    world.run_with(&["sst", "x.sst"], b"").fails(1, &["x.sst would hold nothing"]);
+    world.run_with(&["sst", "x.sst"], b"").fails(1, &["x.sst would be empty"]);
     assert!(!world.path("x.sst").exists() && !world.path("x.sst.tmp").exists());
     world.run_with(&["sst", "x.sst"], b"a\t1\nc\t2\n").ok();
     world.run_with(&["sst", "x.sst"], b"a\t1\n").fails(1, &["x.sst", "exists"]);

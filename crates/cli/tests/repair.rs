@@ -173,7 +173,7 @@ fn a_damaged_manifest_is_read_up_to_its_damage() {
     // No part of any manifest can be read.
     flip(&manifest, |_| 3);
     let run = world.run(&["repair", "s", "none"]);
-    run.fails(1, &["no manifest", "which keyspace", "backup"]);
+    run.fails(1, &["no part of the manifest", "which keyspace", "backup"]);
     assert!(!world.path("none").exists());
 }
 

@@ -143,7 +143,7 @@ fn what_stands_in_the_way_is_named() {
     let page = world.file("s/STATS.prom", "vlsm_page_info{format=\"2\",version=\"9.0.0\"} 1\n");
     world.run(&["top", "s"]).fails(1, &["vlsm 9.0.0", "format 2", "same version"]);
     std::fs::write(page, "torn").unwrap();
-    world.run(&["top", "s"]).fails(1, &["STATS.prom", "line 1 is no metric"]);
+    world.run(&["top", "s"]).fails(1, &["STATS.prom", "line 1 is not a metric"]);
     writer.close();
     let mode = std::fs::Permissions::from_mode(0o700);
     std::fs::set_permissions(world.path("s"), mode).unwrap();
@@ -155,7 +155,7 @@ fn what_stands_in_the_way_is_named() {
     let mut line = String::new();
     BufReader::new(silent.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let id = format!("process {}", silent.id());
-    world.run(&["top", "s"]).fails(1, &[&id, "tells no statistics", "stats_on_request"]);
+    world.run(&["top", "s"]).fails(1, &[&id, "writes no statistics", "stats_on_request"]);
     drop(input);
     assert!(silent.wait().unwrap().success());
 }

@@ -42,8 +42,8 @@ pub enum Error {
     /// The device is full. The refused write left nothing behind. Reads continue, and writes are
     /// accepted again when there is space.
     #[error(
-        "no space left for {}: free space on that device. Nothing of this operation was kept; a \
-         store that is open goes on reading, and takes writes again by itself when there is space",
+        "no space left for {}: free some space on its device. Nothing of this operation was kept. \
+         An open store still serves reads, and accepts writes again once there is space",
         path.display()
     )]
     NoSpace {
@@ -139,7 +139,7 @@ pub enum Error {
     #[error("there is no keyspace {0:?}: create it first")]
     NoSuchKeyspace(String),
     /// The keyspace of this handle was dropped. Snapshots from before that still read it.
-    #[error("the keyspace {0:?} was dropped: its handles are of no use any more")]
+    #[error("the keyspace {0:?} was dropped: its handles can no longer be used")]
     KeyspaceDropped(String),
     /// A keyspace that every store has cannot be dropped or renamed.
     #[error(
@@ -152,8 +152,8 @@ pub enum Error {
     NameTaken(String),
     /// These options of a keyspace cannot change, because its data would then have another meaning.
     #[error(
-        "options of the keyspace {keyspace:?} cannot change after it was made: {}. Create another \
-         keyspace, and copy what is in this one",
+        "options of the keyspace {keyspace:?} cannot change after it was created: {}. Create \
+         another keyspace, and copy the data into it",
         join(differences)
     )]
     OptionFixed {
@@ -164,8 +164,8 @@ pub enum Error {
     },
     /// The keyspace exists, with other options.
     #[error(
-        "there is a keyspace {keyspace:?} already, made with other options: {}. Ask for the \
-         options it was made with, or choose another name",
+        "the keyspace {keyspace:?} already exists with other options: {}. Use the options that it \
+         has, or choose another name",
         join(differences)
     )]
     KeyspaceExists {
@@ -177,7 +177,7 @@ pub enum Error {
     /// The keyspace was created with a merge operator that is not registered: the store does not
     /// open, or a key that has operands cannot be read.
     #[error(
-        "keyspace {keyspace:?} needs the merge operator {name:?}, which is not known here: open \
+        "keyspace {keyspace:?} needs the merge operator {name:?}, which is not registered: open \
          the store with a program that registers it; nothing is lost"
     )]
     UnknownMergeOperator {
@@ -202,9 +202,9 @@ pub enum Error {
     /// The merge operator could not combine a key's operands. They are kept unchanged, and other
     /// keys are not affected: an iterator continues after the key.
     #[error(
-        "the merge operator {operator:?} of keyspace {keyspace:?} {} what was written to this key: \
-         put or delete the key, or correct the operator; nothing is lost",
-        if *panicked { "panicked over" } else { "cannot combine" }
+        "the merge operator {operator:?} of keyspace {keyspace:?} {} the operands of this key: put \
+         or delete the key, or correct the operator; nothing is lost",
+        if *panicked { "panicked on" } else { "cannot combine" }
     )]
     MergeFailed {
         /// The keyspace.
@@ -317,7 +317,7 @@ impl OptionDifference {
 impl fmt::Display for OptionDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { option, existing, asked } = self;
-        write!(f, "{option} is {existing}, and {asked} was asked for")
+        write!(f, "{option} is {existing}, but {asked} was requested")
     }
 }
 

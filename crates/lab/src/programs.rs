@@ -83,7 +83,7 @@ impl Programs {
         let output = Command::new(peers).arg("list").output();
         let output = output.map_err(|error| format!("{}: {error}", peers.display()))?;
         let known: Vec<Listed> = serde_json::from_slice(&output.stdout)
-            .map_err(|error| format!("{} does not tell its stores: {error}", peers.display()))?;
+            .map_err(|error| format!("{} cannot list its stores: {error}", peers.display()))?;
         let names = known.iter().map(|listed| listed.kind.as_str()).chain(["vlsm"]);
         let listed = known.iter().find(|listed| listed.kind == store.kind);
         let listed = listed.ok_or_else(|| unknown("store", &store.kind, names).to_string())?;

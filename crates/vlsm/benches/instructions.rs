@@ -39,8 +39,9 @@ struct Case {
     run: fn(&Path) -> u64,
 }
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     Case { name: "get-memtable", function: CLIENT, run: |path| gets(&filled(path), 0) },
+    Case { name: "get-memtable-user", function: CLIENT, run: user_gets },
     Case { name: "get-level", function: CLIENT, run: |path| gets(&flushed(path), 0) },
     Case { name: "get-absent", function: CLIENT, run: |path| gets(&flushed(path), 1) },
     Case { name: "scan-forward", function: CLIENT, run: |path| scan(&flushed(path), false) },
@@ -165,6 +166,12 @@ fn key(number: u64) -> [u8; 24] {
     key
 }
 
+/// A key of YCSB's form, `user` and twenty digits: most neighbours share no more than that word.
+fn user_key(number: u64) -> [u8; 24] {
+    let number = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    format!("user{number:020}").into_bytes().try_into().expect("24 bytes")
+}
+
 /// A store without background work while it is small: one memtable holds all its data.
 fn open(path: &Path) -> Db {
     let configure = |options: &mut Options| {
@@ -174,13 +181,17 @@ fn open(path: &Path) -> Db {
     Db::builder(path.join("store")).configure(configure).open().expect("a new store")
 }
 
-fn put(main: &Keyspace, number: u64) {
+fn put(main: &Keyspace, key: [u8; 24]) {
     let options = WriteOptions::durability(Durability::Lazy);
-    main.put_with(key(number), VALUE, options).expect("takes writes");
+    main.put_with(key, VALUE, options).expect("takes writes");
 }
 
 /// A store with the even keys in the memtable, put in random order.
 fn filled(path: &Path) -> Db {
+    filled_with(path, key)
+}
+
+fn filled_with(path: &Path, key: fn(u64) -> [u8; 24]) -> Db {
     let db = open(path);
     let main = db.default_keyspace();
     let mut numbers: Vec<_> = (0..KEYS).collect();
@@ -189,7 +200,7 @@ fn filled(path: &Path) -> Db {
         numbers.swap(at, rng.random_range(0..=at));
     }
     for number in numbers {
-        put(&main, 2 * number);
+        put(&main, key(2 * number));
     }
     db
 }
@@ -210,6 +221,17 @@ fn gets(db: &Db, odd: u64) -> u64 {
     counted(|_| {
         let found = main.get(key(2 * rng.random_range(0..KEYS) + odd)).expect("reads");
         assert_eq!(found.is_some(), odd == 0);
+    })
+}
+
+/// Gets of keys of YCSB's form from a memtable.
+fn user_gets(path: &Path) -> u64 {
+    let db = filled_with(path, user_key);
+    let (main, mut rng) = (db.default_keyspace(), SmallRng::seed_from_u64(2));
+    let keys: Vec<_> = (0..KEYS).map(|number| user_key(2 * number)).collect();
+    counted(|_| {
+        let found = main.get(keys[rng.random_range(0..keys.len())]).expect("reads");
+        assert!(found.is_some());
     })
 }
 
@@ -292,7 +314,7 @@ fn merged(path: &Path, first: fn(u64) -> bool) -> u64 {
     let main = db.default_keyspace();
     for run in [true, false] {
         for number in (0..KEYS).filter(|&number| first(number) == run) {
-            put(&main, number);
+            put(&main, key(number));
         }
         db.flush().expect("can be flushed");
     }

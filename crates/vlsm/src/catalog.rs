@@ -146,14 +146,14 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     let why = if name.is_empty() {
         "it is empty"
     } else if name.contains('/') {
-        "it holds '/'"
+        "it contains '/'"
     } else if name.contains(unseen) {
-        "it holds characters that nobody sees"
+        "it contains invisible characters"
     } else {
         return Ok(());
     };
     Err(Error::InvalidArgument(format!(
-        "a keyspace cannot have the name {name:?}: {why}; choose one of visible characters"
+        "a keyspace cannot have the name {name:?}: {why}; choose one with visible characters only"
     )))
 }
 
@@ -380,8 +380,8 @@ impl Catalog {
     pub fn current(&self, tree: TreeId) -> Result<TreeId> {
         let Some((region, info)) = self.former(tree) else {
             return Err(Error::InvalidArgument(
-                "the writes were prepared before their keyspace was dropped or cleared, and so \
-                 were thousands of others since: prepare them again"
+                "the writes were prepared before their keyspace was dropped or cleared, and \
+                 thousands of others were dropped or cleared since: prepare the writes again"
                     .into(),
             ));
         };

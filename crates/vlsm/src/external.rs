@@ -124,8 +124,8 @@ impl SstFileWriter {
         key::check_lengths(key.len(), value.len())?;
         if self.last.as_ref().is_some_and(|last| key <= &last[..]) {
             return Err(Error::InvalidArgument(format!(
-                "the keys of {} must ascend strictly: this one does not come after the one before; \
-                 sort them, and keep one of those that are equal",
+                "the keys of {} must be in strictly ascending order: this key does not follow the \
+                 previous one; sort them, and remove duplicates",
                 self.path.display()
             )));
         }
@@ -153,7 +153,7 @@ impl SstFileWriter {
     pub fn finish(mut self) -> Result<SstFile> {
         if self.writer.is_empty() {
             let path = self.path.display();
-            let why = format!("{path} would hold nothing: put something");
+            let why = format!("{path} would be empty: add at least one entry");
             return Err(Error::InvalidArgument(why));
         }
         let none = SstWriter::new(Options::default().sst(LEVEL, Default::default()), FileUid(0));

@@ -195,8 +195,8 @@ impl<'a> Ingest<'a> {
         for pair in checked.windows(2) {
             if pair[0].summary.properties.largest >= pair[1].summary.properties.smallest {
                 return Err(Error::InvalidArgument(format!(
-                    "{} and {} overlap: files that are brought in together must hold keys apart; \
-                     bring them in one after the other, the newest last",
+                    "{} and {} overlap: the key ranges of files that are ingested together must be \
+                     disjoint; ingest them one after the other, the newest last",
                     pair[0].source.display(),
                     pair[1].source.display()
                 )));
@@ -239,7 +239,7 @@ impl<'a> Ingest<'a> {
     ) -> Result<Checked> {
         let wrong = |what: &str| {
             let path = path.display();
-            Err(Error::InvalidArgument(format!("{path} cannot be brought in: {what}")))
+            Err(Error::InvalidArgument(format!("{path} cannot be ingested: {what}")))
         };
         let file = self.engine.shared.env.fs().open(path, OpenOptions::READ);
         let file = file.map_err(|error| Error::io("cannot open", path, error))?;

@@ -173,7 +173,6 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
         tracer: Tracer::new(),
         dir: dir.to_owned(),
         env,
-        workers: options.worker_count(),
         options,
         events,
         memory,

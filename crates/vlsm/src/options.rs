@@ -7,7 +7,7 @@
 use crate::budget::least_limit;
 use crate::memtable::Memtable;
 use serde::{Deserialize, Serialize};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration;
 use vlsm_core::units::{KIB, MIB};
 use vlsm_core::{ByteCount, Error, Result};
@@ -335,8 +335,11 @@ impl Options {
 
     /// The most worker threads beside the one that flushes.
     pub(crate) fn worker_count(&self) -> usize {
+        // The answer takes the system several files to read.
+        static CORES: OnceLock<usize> = OnceLock::new();
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         match self.workers {
-            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            0 => *CORES.get_or_init(cores),
             count => count,
         }
     }

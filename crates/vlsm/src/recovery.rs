@@ -368,7 +368,7 @@ impl Replay<'_> {
                 return Err(used_up(dir));
             }
             if entry.tree.0 >= self.trees_end {
-                let what = format!("a batch writes to tree {}, which never was", entry.tree);
+                let what = format!("a batch writes to tree {}, which never existed", entry.tree);
                 return Err(Error::corruption(&wal_path(dir, batch.wal), 0, what));
             }
             self.last_seq = self.last_seq.max(seq);
@@ -403,7 +403,7 @@ impl Replay<'_> {
     fn keep(&mut self, wal: u64, seq: Seq, entry: &Entry) -> Result<bool, &'static str> {
         let (original, value) = key::kept(entry.value).ok_or("a kept entry is too short")?;
         if original >= seq {
-            return Err("a kept entry is older than what it was");
+            return Err("a kept entry is not newer than its original");
         }
         let decides = |memtable: &Arc<Memtable>| {
             let newest = memtable.newest(entry.key, Seq::MAX);

@@ -397,7 +397,7 @@ fn options_that_can_change_do_and_last() {
     let db = Db::open(&path).unwrap();
     assert_eq!(db.create_keyspace("pages", asked.clone()).unwrap().options(), asked);
     let differs = db.create_keyspace("pages", asked.bits_per_key(5)).unwrap_err().to_string();
-    assert!(differs.contains("bits_per_key is 4, and 5"), "{differs}");
+    assert!(differs.contains("bits_per_key is 4, but 5"), "{differs}");
 }
 
 #[test]

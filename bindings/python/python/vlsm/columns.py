@@ -61,8 +61,8 @@ def to_numpy(items: Items) -> tuple[numpy.ndarray, numpy.ndarray]:
         lengths = numpy.diff(numpy.frombuffer(places, "int64"))
         if (lengths != lengths[0]).any():
             raise InvalidArgument(
-                f"the {what} have lengths from {lengths.min()} to {lengths.max()}, and a table has"
-                " one: use to_arrow, or an iterator"
+                f"the {what} have lengths from {lengths.min()} to {lengths.max()}, but an array"
+                " needs one length: use to_arrow, or an iterator"
             )
         return numpy.frombuffer(data, "uint8").reshape(len(lengths), lengths[0])
 

@@ -52,7 +52,7 @@ impl rocksdb_writebatch_wi_t {
 
     pub(crate) fn rollback(&mut self) -> Outcome {
         if self.lent {
-            return Err(Failure::missing("the writes of a transaction are only read here"));
+            return Err(Failure::missing("the batch of a transaction can only be read"));
         }
         self.batch.rollback()?;
         self.reindex();
@@ -72,7 +72,7 @@ impl Target for rocksdb_writebatch_wi_t {
     fn target(&mut self, op: Op<'_>) {
         if matches!(op, Op::DeleteRange(..)) {
             self.fail(Failure::missing(
-                "a batch with an index takes no deleted range: use rocksdb_writebatch_t for it",
+                "a batch with an index does not support range deletes: use rocksdb_writebatch_t",
             ));
             return;
         }

@@ -19,7 +19,7 @@ fn set_by_name(options: &mut Bag, name: &str, value: &str) -> Outcome {
     let row = row("options", name)
         .ok_or_else(|| Failure::argument(format!("there is no option {name:?}")))?;
     let value = parse(row, value)
-        .ok_or_else(|| Failure::argument(format!("option {name}: {value:?} is no value of it")))?;
+        .ok_or_else(|| Failure::argument(format!("option {name}: invalid value {value:?}")))?;
     options.set(row.key, value);
     Ok(())
 }
@@ -45,7 +45,7 @@ unsafe fn change(
         }
         let mapped = options.changes().find(|(row, _)| row.status == Status::Mapped);
         if let Some((row, _)) = mapped {
-            let what = format!("option {} is taken when the database is opened", row.key);
+            let what = format!("option {} applies only when the database is opened", row.key);
             return Err(Failure::argument(what));
         }
         check(&options)

@@ -112,7 +112,7 @@ fn rebuild(txn: &mut Txn, batch: &crate::batch::rep::WriteBatch) -> Outcome {
             Op::Delete(id, key) | Op::SingleDelete(id, key) => (id, key),
             Op::LogData(_) => continue,
             Op::DeleteRange(..) => {
-                return Err(Failure::missing("a transaction takes no deleted range"));
+                return Err(Failure::missing("a transaction does not support range deletes"));
             }
         };
         let family = txn.store.family(id)?;
@@ -338,7 +338,7 @@ api! {
         of(txn)?;
         bytes(name, len)?;
         Err(Failure::missing(
-            "vLSM has no prepared transactions, for which one is named: commit it at once",
+            "vLSM has no prepared transactions, so a transaction has no name: commit it at once",
         ))
     }
 

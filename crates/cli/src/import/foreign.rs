@@ -86,7 +86,7 @@ impl FromArgs {
         }
         if keyspace != DEFAULT_KEYSPACE && self.only.len() != 1 {
             return Err(Failure::usage(format!(
-                "--from puts all records into keyspaces of the names that they have there: leave \
+                "--from puts the records into keyspaces with the names from the other store: leave \
                  out --keyspace, or choose with --only NAME what goes into {keyspace:?}"
             )));
         }
@@ -123,7 +123,7 @@ fn find(named: Option<&Path>, variable: Option<OsString>) -> Result<PathBuf> {
     }
     let program = program.display();
     Err(Failure::new(format!(
-        "{from} names {program}, which is no program. It should be what {BUILD}"
+        "{from} names {program}, which is not a program. It must be the one that {BUILD}"
     )))
 }
 

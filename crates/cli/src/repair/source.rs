@@ -186,8 +186,8 @@ fn unnamed(path: &Path) -> String {
         Err(_) => "it cannot be read".to_owned(),
     };
     format!(
-        "{} is not saved, because the readable part of the manifest does not name it: it is newer, \
-         and older values of its keys may show again, or it is left from work that was done \
+        "{} is not saved, because the readable part of the manifest does not name it: either it is \
+         newer, and older values of its keys may show again, or it is a leftover of a finished job \
          ({range})",
         path.display()
     )

@@ -72,19 +72,19 @@ impl View {
         let store = &self.store;
         match self.state {
             State::Live => String::new(),
-            State::Waiting(holder) => format!("waiting for the first figures of {holder}"),
+            State::Waiting(holder) => format!("waiting for the first statistics of {holder}"),
             State::Closed(since) => format!(
-                "{store} has been closed for {}: figures come again when a process opens it",
+                "{store} has been closed for {}: statistics resume when a process opens it",
                 long(since.as_secs_f64())
             ),
             State::Silent(holder, since) => format!(
-                "{holder} has {store} open and has been silent for {}: it is stopped, or its \
-                 device is full or does not answer",
+                "{holder} has {store} open and has written no statistics for {}: it is stopped, \
+                 or its device is full or does not respond",
                 long(since.as_secs_f64())
             ),
             State::Unanswered(holder) => format!(
-                "{holder} has {store} open and tells no statistics: it only reads the store, or \
-                 its option stats_on_request is off, or its vlsm is older"
+                "{holder} has {store} open and writes no statistics: it only reads the store, or \
+                 its option stats_on_request is off, or its version of vlsm is older"
             ),
         }
     }

@@ -40,7 +40,7 @@ impl Page {
             }
             let parsed = parse_line(line);
             let (name, sample) =
-                parsed.ok_or_else(|| format!("line {} is no metric", number + 1))?;
+                parsed.ok_or_else(|| format!("line {} is not a metric", number + 1))?;
             page.0.entry(name.to_owned()).or_default().push(sample);
         }
         Ok(page)

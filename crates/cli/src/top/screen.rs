@@ -32,7 +32,7 @@ impl Drop for Restore {
 /// # Errors
 /// The terminal fails, or the statistics cannot be read.
 pub fn run(mut watch: Watch) -> Result {
-    let failed = |error: io::Error| Failure::new(format!("the terminal fails: {error}"));
+    let failed = |error: io::Error| Failure::new(format!("cannot use the terminal: {error}"));
     let ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register(signal, ended.clone()).map_err(failed)?;

@@ -63,7 +63,7 @@ impl Source {
         if source.holder() == Holder::Nobody {
             let dir = dir.display();
             return Err(Failure::new(format!(
-                "{dir} is not open in any process, and top shows a store at work: start the \
+                "{dir} is not open in any process, and top shows only a store in use: start the \
                  program that uses it, or see what the store holds with `vlsm stats {dir}`"
             )));
         }
@@ -110,8 +110,8 @@ impl Source {
             file.set_len(text.len() as u64)
         };
         opened.and_then(write).map_err(|error| {
-            let why = "the process that has the store open tells its statistics when it finds this \
-                       file: run top as a user who may write to the folder";
+            let why = "the process that has the store open writes its statistics when it finds \
+                       this file: run top as a user who may write to the folder";
             Failure::new(format!("cannot write {}: {error}; {why}", path.display()))
         })?;
         self.asked.set(millis);
@@ -137,7 +137,7 @@ impl Source {
             let version = page.values_of("vlsm_page_info", "version").pop().unwrap_or_default();
             return Err(wrong(format!(
                 "vlsm {version} wrote it in the format {format}, and this program, vlsm {}, knows \
-                 the format {FORMAT}: take the program of the same version",
+                 the format {FORMAT}: use the program of the same version",
                 crate::VERSION
             )));
         }

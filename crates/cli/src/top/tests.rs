@@ -198,11 +198,11 @@ fn a_store_without_figures_says_why() {
     view.state = State::Silent(Holder::Process(4711), Duration::from_secs(6));
     assert!(
         screen(&view, 80, 24)
-            .contains("process 4711 has /data/orders open and has been silent for 6 s")
+            .contains("process 4711 has /data/orders open and has written no statistics for 6 s")
     );
     view.reading = None;
     view.state = State::Waiting(Holder::Somebody);
-    assert!(screen(&view, 80, 24).contains("waiting for the first figures of a process"));
+    assert!(screen(&view, 80, 24).contains("waiting for the first statistics of a process"));
     view.state = State::Unanswered(Holder::Process(1));
     assert!(screen(&view, 80, 24).contains("stats_on_request"));
 }
@@ -270,7 +270,7 @@ fn pages_are_parsed_and_parts_of_pages_refused() {
     for wrong in ["a", "a ", "a x", "a{b 1", "a{b=\"c} 1", "a{b=\"c\" 1", "{} 1", "a{b=\"\\", "é 1"]
     {
         let error = Page::parse(&format!("ok 1\n{wrong}\n")).expect_err(wrong);
-        assert_eq!(error, "line 2 is no metric", "{wrong}");
+        assert_eq!(error, "line 2 is not a metric", "{wrong}");
     }
     assert_eq!(page.histogram("none", &[]), Histogram::default());
 }

@@ -247,7 +247,7 @@ fn level_bar(level: &Level, largest: f64, width: usize) -> Bar {
 pub fn waits(reading: &Reading, width: usize) -> Section {
     let mut lines = Vec::new();
     if let Some(limit) = reading.health.write_limit {
-        lines.push(Line::from(format!("writes are let in at {}/s", size(limit)).fg(Color::Yellow)));
+        lines.push(Line::from(format!("writes limited to {}/s", size(limit)).fg(Color::Yellow)));
     }
     if reading.waits.is_empty() {
         lines.push(Line::from("no write waited".fg(Color::Green)));

@@ -31,18 +31,17 @@ impl Callback {
         match self {
             Self::MergeOperator => write!(
                 f,
-                "the merge operator {name:?} of keyspace {keyspace:?} panicked: what was written \
-                 stays as it is; correct the operator"
+                "the merge operator {name:?} of keyspace {keyspace:?} panicked: the operands are \
+                 kept unchanged; correct the operator"
             ),
             Self::CompactionFilter => write!(
                 f,
-                "the compaction filter {name:?} of keyspace {keyspace:?} panicked: the values stay \
-                 as they are; correct the filter"
+                "the compaction filter {name:?} of keyspace {keyspace:?} panicked: the values are \
+                 kept unchanged; correct the filter"
             ),
             Self::Listener => write!(
                 f,
-                "the listener panicked and is told of no further event; correct it and reopen the \
-                 store"
+                "the listener panicked and gets no further events; correct it and reopen the store"
             ),
         }
     }
@@ -88,7 +87,7 @@ impl Event {
             Self::ChainStood { tree, keyspace, chain } => {
                 let (length, width) = (chain.length(), chain.width());
                 let tree = Named(*tree, keyspace);
-                write!(f, "{tree} behind L0: length {length}, width {width}")
+                write!(f, "{tree} chain behind L0: length {length}, width {width}")
             }
             _ => Ok(()),
         }
@@ -150,12 +149,12 @@ impl fmt::Display for Event {
             Self::Waited { .. } => self.waited(f),
             Self::Buffered { path } => write!(
                 f,
-                "no direct I/O for {}: the platform or its file system cannot do it, files go \
-                 through the page cache",
+                "no direct I/O for {}: the platform or its file system does not support it, files \
+                 go through the page cache",
                 path.display()
             ),
             Self::WalUnmapped { error } => {
-                write!(f, "no map of the WAL, it is written by calls instead: {error}")
+                write!(f, "cannot map the WAL, it is written by system calls instead: {error}")
             }
             Self::WalDamaged { error } => write!(f, "the WAL ends before its damage: {error}"),
             Self::WalLost { path, batches, seqs } => {
@@ -166,12 +165,12 @@ impl fmt::Display for Event {
                 }
             }
             Self::SstLost { .. } => self.sst_lost(f),
-            Self::NotRemoved { error } => write!(f, "a file that nobody needs stays: {error}"),
+            Self::NotRemoved { error } => write!(f, "an unneeded file was not removed: {error}"),
             Self::OutOfSpace { path } => {
                 write!(f, "out of space: {} cannot grow, writes are refused", path.display())
             }
             Self::SpaceReturned { after } => {
-                write!(f, "there is space again: writes are taken after {after}")
+                write!(f, "there is space again: writes are accepted after {after}")
             }
             Self::CallbackPanicked { callback, name, keyspace } => {
                 callback.panicked(f, name, keyspace)

@@ -85,13 +85,13 @@ impl SstReader {
         let wrong = |what: &str| Err(Error::corruption(path, 0, what));
         let found = &reader.summary;
         if found.bytes != expected.bytes {
-            return wrong("the file is not as long as the manifest says");
+            return wrong("the length of the file differs from the manifest");
         }
         if found.uid != expected.uid || found.checksum != expected.checksum {
-            return wrong("this is another file than the manifest says");
+            return wrong("this is not the file that the manifest names");
         }
         if expected.tail.is_some_and(|tail| tail != found.tail) {
-            return wrong("index, filter and footer are not as long as the manifest says");
+            return wrong("the length of index, filter and footer differs from the manifest");
         }
         Ok(reader)
     }

@@ -52,10 +52,10 @@ impl MappedWal {
     pub fn populate(&self, from: u64, to: u64) -> Result<()> {
         self.map.populate(from, to).map_err(|error| {
             if self.file.len().is_ok_and(|len| len < self.len) {
-                let what = "the WAL in use is shorter than it was prepared: something else cut it";
+                let what = "the WAL in use was truncated by something other than the store";
                 return Error::corruption(&self.path, self.len, what);
             }
-            Error::io("cannot bring into memory WAL", &self.path, error)
+            Error::io("cannot populate the map of WAL", &self.path, error)
         })
     }
 

@@ -249,7 +249,7 @@ fn chain(
                     next = started.pop_last().map(|last| last.1);
                 }
                 _ => {
-                    let what = format!("WAL {} before it is missing or another one", seal.number);
+                    let what = format!("WAL {} before it is missing or was replaced", seal.number);
                     return Err(Error::corruption(&path, 48, what));
                 }
             }

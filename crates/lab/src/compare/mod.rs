@@ -206,8 +206,7 @@ impl Comparison {
         match self.debts.as_slice() {
             [] => self.intervals(),
             debts => format!(
-                "{} Debt was left by {}: the numbers of these phases are those of a part of the \
-                 work.",
+                "{} Debt was left by {}: the numbers of these phases cover only part of the work.",
                 self.intervals(),
                 debts.join("; ")
             ),
@@ -229,9 +228,9 @@ impl Comparison {
             _ => "order statistics",
         };
         format!(
-            "{} pairs of runs that alternated; medians, and the median of the ratios pair by pair \
-             with its interval ({how}: holds the true median with {sure} %). Each figure is judged \
-             by itself: of many, some look different by chance.",
+            "{} pairs of alternating runs: medians, and the median of the ratios pair by pair with \
+             its interval ({how}: holds the true median with {sure} % confidence). Each figure is \
+             judged on its own: among many, some differ by chance.",
             self.pairs
         )
     }

@@ -214,9 +214,7 @@ impl Args {
             for (place, word) in self.load.iter().enumerate() {
                 let share = word.trim().ends_with('%') || word.trim() == "sustainable";
                 if share && !self.load[..place].iter().any(|before| before.trim() == "max") {
-                    return Err(format!(
-                        "--load {word}: put max before it, which it is a share of"
-                    ));
+                    return Err(format!("--load {word} is a share of max: put max before it"));
                 }
                 let offered = offered(word.trim(), preset.arrivals.as_ref(), self.scale);
                 let offered = offered.map_err(|why| format!("--{why}"))?;

@@ -96,11 +96,14 @@ pub fn run(args: &Args) -> failure::Result {
     let mut setting = shared.setting();
     let programs = Programs::find()?;
     if setting.peers && programs.peers().is_empty() {
-        eprintln!("other stores are not built and left out; {} builds them", programs::BUILD_PEERS);
+        eprintln!(
+            "other stores are not built, so they are left out; {} builds them",
+            programs::BUILD_PEERS
+        );
         setting.peers = false;
     }
     if setting.scale.is_smoke() {
-        eprintln!("scale smoke: to see that it works. This is not a measurement.");
+        eprintln!("scale smoke only tests that everything runs: this is not a measurement.");
     }
     let beside = shared.beside(&setting)?;
     if !args.judge {
@@ -108,7 +111,7 @@ pub fn run(args: &Args) -> failure::Result {
     }
     let mut campaign = Campaign::new(setting, &entries, rounds, &args.out);
     for id in campaign.show_beside(&beside).into_iter().filter(|_| !beside.is_empty()) {
-        eprintln!("{id}: --also adds nothing: only vlsm tells what the figure shows");
+        eprintln!("{id}: --also adds nothing: only vlsm reports what the figure shows");
     }
     campaign.foresee(vlsm_cli::COMMIT).iter().for_each(|(id, why)| eprintln!("{id}: {why}"));
     let tasks = campaign.todo();
@@ -140,7 +143,7 @@ pub fn run(args: &Args) -> failure::Result {
     let results = campaign.results();
     results.iter().try_for_each(|result| publish(&args.out, result))?;
     if stopped {
-        eprintln!("interrupted: the same command goes on where it stopped");
+        eprintln!("interrupted: run the same command again to continue");
     }
     for result in &results {
         let page = args.out.join(&result.id).with_extension("html");

@@ -26,8 +26,8 @@ pub fn page(reports: &[Report], title: &str) -> String {
     let names = statistic::names(reports);
     if reports.len() > 1 {
         body.push_str(
-            "<p>The best of each row is marked. One run each: how far such values vary from run \
-             to run, only several pairs can tell.</p>",
+            "<p>The best value of each row is marked. Each store ran once: only several pairs of \
+             runs show how much the values vary.</p>",
         );
     }
     summary(reports, &names, &mut body);

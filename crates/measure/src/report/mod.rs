@@ -173,7 +173,7 @@ impl Amplification {
         let (verdict, why) = match difference {
             _ if missed > AGREE => ("DISAGREE", ""),
             more if more > AGREE => {
-                ("differ as expected", ": the page cache spared the device some")
+                ("differ as expected", ": the page cache absorbed some of the traffic")
             }
             less if less < -AGREE => {
                 ("differ as expected", ": the system counts whole pieces of its page cache")

@@ -79,7 +79,7 @@ impl MechanismOptions for AutoTunedOptions {
             (
                 self.high_percent < 100,
                 "auto_tuned.high_percent",
-                "must be less than 100: no more than all refills are waited for",
+                "must be less than 100, or the limit would never rise",
             ),
             (self.step_percent <= 100, "auto_tuned.step_percent", "must be at most 100"),
         ];

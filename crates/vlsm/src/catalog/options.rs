@@ -148,8 +148,8 @@ impl KeyspaceOptions {
         }
         if self.ttl.is_some() && self.merge_operator.is_some() {
             return Err(Error::InvalidArgument(
-                "a keyspace cannot have both a merge operator and a time to live: an operand over \
-                 a value that expires would have no meaning that lasts"
+                "a keyspace cannot have both a merge operator and a time to live: an operand on a \
+                 value that expires would have no lasting meaning"
                     .into(),
             ));
         }

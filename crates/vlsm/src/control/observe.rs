@@ -50,7 +50,7 @@ impl Control {
     pub fn signals(&self, view: &StoreView, state: &State) -> Signals {
         Signals {
             now: self.shared.now_micros(),
-            workers: self.shared.workers,
+            workers: self.shared.options.worker_count(),
             counters: self.policy_counters(state),
             memtables: MemtableSignals {
                 unmerged: unmerged(view, &state.running()),

@@ -63,8 +63,8 @@ impl Control {
 
     /// Starts the niced workers that are missing for the running jobs.
     fn staff(self: &Arc<Self>) {
-        let Shared { channel, workers, .. } = &*self.shared;
-        while !channel.stopping() && self.state.lock().hire(*workers) {
+        let Shared { channel, options, .. } = &*self.shared;
+        while !channel.stopping() && self.state.lock().hire(options.worker_count()) {
             let started = self.start_worker("vlsm-work", Priority::Background);
             if started.is_err() {
                 self.state.lock().staff -= 1;

@@ -185,7 +185,7 @@ impl Job {
             filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
-            buffers: Buffers::of(&shared.options, shared.workers),
+            buffers: Buffers::of(&shared.options, shared.options.worker_count()),
             memory: shared.memory.jobs.charge(0),
             told: (0, 0),
             blocked_at: None,

@@ -111,7 +111,7 @@ impl MergeOperator for Unknown {
         "unknown"
     }
     fn check_operand(&self, _: &[u8], _: &[u8]) -> Result<(), &'static str> {
-        Err("it is not known here: use a program that registers it")
+        Err("it is not registered: use a program that registers it")
     }
     fn merge(&self, _: &[u8], _: Option<&[u8]>, _: &[&[u8]]) -> Option<Vec<u8>> {
         None

@@ -198,7 +198,7 @@ impl Rules {
         let why = match checked {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(why)) => why,
-            Err(Panicked) => "the operator panicked over it, so correct the operator",
+            Err(Panicked) => "the operator panicked on it, so correct the operator",
         };
         let (keyspace, operator) = (self.keyspace.clone(), operator.name().to_owned());
         Err(Error::OperandRefused { keyspace, operator, why })

@@ -50,8 +50,6 @@ pub(crate) struct Shared {
     /// The store's folder.
     pub dir: PathBuf,
     pub options: Options,
-    /// The most worker threads beside the one that flushes.
-    pub workers: usize,
     /// The random number that identifies the store; every handle to it has the same.
     pub store_uid: u64,
     /// The time by which values expire.

@@ -150,7 +150,7 @@ fn waits(all: &mut Families, stats: &Stats) {
         let latency = wait.map(|wait| wait.latency.clone()).unwrap_or_default();
         (vec![("cause", cause_label(cause))], Value::Histogram(latency))
     });
-    let help = "Waits of writes, and of reads where they are limited, by cause; all of them.";
+    let help = "Waits of writes, and of reads that are limited, by cause; not sampled.";
     all.add(Kind::Histogram, "vlsm_wait_seconds", help, samples);
 }
 
@@ -170,7 +170,7 @@ fn chains(all: &mut Families, stats: &Stats) {
     all.gauge("vlsm_chain_length_max", help, Value::Count(*length_max));
     let help = "Bytes of the widest chain.";
     all.gauge("vlsm_chain_width_max_bytes", help, Value::Count(width_max.0));
-    let help = "Bytes of the widest chain that stood behind L0 at the begin of a flush.";
+    let help = "Bytes of the widest chain behind L0 at the start of a flush.";
     let standing = Value::Count(stats.standing_chains.width_max.0);
     all.gauge("vlsm_standing_chain_width_max_bytes", help, standing);
 }
@@ -205,7 +205,7 @@ fn jobs(all: &mut Families, stats: &Stats) {
         all.add(Kind::Counter, name, help, works.iter().map(sample));
     };
     count("vlsm_jobs_total", "Finished flushes and compactions, by source.", |work| work.jobs);
-    count("vlsm_job_moves_total", "Jobs among them that only moved SSTs.", |work| work.moves);
+    count("vlsm_job_moves_total", "Finished jobs that only moved SSTs.", |work| work.moves);
     count("vlsm_job_read_bytes_total", "Bytes that jobs read from SSTs.", |work| work.read.0);
     count("vlsm_job_written_bytes_total", "Bytes that jobs wrote.", |work| work.written.0);
     count("vlsm_job_entries_total", "Entries that jobs merged.", |work| work.entries_in);
@@ -214,7 +214,7 @@ fn jobs(all: &mut Families, stats: &Stats) {
     let help = "Jobs without a result: cancelled or failed.";
     count("vlsm_jobs_cancelled_total", help, |work| work.cancelled);
     count("vlsm_jobs_paused_total", "Pauses of jobs by the schedule.", |work| work.paused);
-    all.count("vlsm_installs_total", "Results of jobs made part of the trees.", stats.installs);
+    all.count("vlsm_installs_total", "Results of jobs installed in the trees.", stats.installs);
     all.count("vlsm_rotations_total", "Memtables sealed.", stats.rotations);
 }
 
@@ -232,9 +232,9 @@ fn running(all: &mut Families, stats: &Stats) {
         all.add(Kind::Gauge, name, help, places.iter().map(sample));
     };
     sum("vlsm_running_jobs", "Flushes and compactions under way, by source.", |_| 1);
-    let help = "Jobs among them that the schedule has paused.";
+    let help = "Running jobs that the schedule has paused.";
     sum("vlsm_running_jobs_paused", help, |job| u64::from(job.paused));
-    let help = "Bytes that the jobs under way read in all, as expected.";
+    let help = "Bytes that the running jobs are expected to read in total.";
     sum("vlsm_running_job_bytes", help, |job| job.bytes.0);
     let help = "Bytes that the jobs under way have merged.";
     sum("vlsm_running_job_done_bytes", help, |job| job.done.0);
@@ -289,7 +289,8 @@ fn keyspace_waits(all: &mut Families, keyspaces: &[KeyspaceStats]) {
     };
     let help = "Waits of writes into a keyspace, without those for the WAL.";
     waits("vlsm_keyspace_waits_total", help, |wait| Value::Count(wait.count));
-    waits("vlsm_keyspace_wait_seconds_total", "Their sum.", |wait| seconds(wait.total));
+    let help = "Time that writes into a keyspace waited, without waits for the WAL.";
+    waits("vlsm_keyspace_wait_seconds_total", help, |wait| seconds(wait.total));
     let mut chains = |name, help, of: fn(&ChainSummary) -> Value| {
         let sample = |keyspace: &KeyspaceStats| {
             (vec![("keyspace", keyspace.name.clone())], of(&keyspace.chains))
@@ -298,9 +299,9 @@ fn keyspace_waits(all: &mut Families, keyspaces: &[KeyspaceStats]) {
     };
     let help = "Compaction chains that full memtables of a keyspace waited for.";
     chains("vlsm_keyspace_chains_total", help, |chains| Value::Count(chains.count));
-    let help = "Time that full memtables of a keyspace waited for them.";
+    let help = "Time that full memtables of a keyspace waited for chains.";
     chains("vlsm_keyspace_chain_waited_seconds_total", help, |chains| seconds(chains.waited_total));
-    let help = "Bytes that these chains merged meanwhile.";
+    let help = "Bytes that chains of a keyspace merged while a full memtable waited.";
     chains("vlsm_keyspace_chain_width_bytes_total", help, |chains| {
         Value::Count(chains.width_total.0)
     });
@@ -324,9 +325,9 @@ fn memory(all: &mut Families, stats: &Stats) {
 
 fn logs(all: &mut Families, stats: &Stats) {
     all.count("vlsm_wal_bytes_total", "Bytes written to the WAL.", stats.wal_bytes.0);
-    let help = "Bytes copied into the memory of WAL files, without a call of the system.";
+    let help = "Bytes copied into memory-mapped WAL files, without a system call.";
     all.count("vlsm_wal_mapped_bytes_total", help, stats.wal_mapped_bytes.0);
-    let help = "Bytes of WAL files that were brought into memory, ready to be written.";
+    let help = "Bytes of memory-mapped WAL files that were populated in advance.";
     all.count("vlsm_wal_ready_bytes_total", help, stats.wal_ready_bytes.0);
     let help = "Bytes of WAL headers, and of zeros that extend WAL files.";
     all.count("vlsm_wal_filled_bytes_total", help, stats.wal_filled_bytes.0);
@@ -339,22 +340,23 @@ fn logs(all: &mut Families, stats: &Stats) {
 
 fn files(all: &mut Families, stats: &Stats) {
     let files = &stats.files;
-    all.gauge("vlsm_sst_files", "SSTs that the trees show.", Value::Count(files.ssts));
-    all.gauge("vlsm_sst_bytes", "Their length.", Value::Count(files.sst_bytes.0));
+    all.gauge("vlsm_sst_files", "SSTs in the trees.", Value::Count(files.ssts));
+    all.gauge("vlsm_sst_bytes", "Bytes of the SSTs in the trees.", Value::Count(files.sst_bytes.0));
     let help = "SSTs whose index and filter are in memory.";
     all.gauge("vlsm_sst_open_files", help, Value::Count(files.open_ssts));
     let help = "WAL files that may hold writes that are in no SST.";
     all.gauge("vlsm_wal_files", help, Value::Count(files.wals));
-    all.gauge("vlsm_wal_file_bytes", "Their length.", Value::Count(files.wal_bytes.0));
+    let help = "Bytes of WAL files that may hold writes that are in no SST.";
+    all.gauge("vlsm_wal_file_bytes", help, Value::Count(files.wal_bytes.0));
     let help = "SSTs that left the trees and are still in use or not yet removed.";
     all.gauge("vlsm_zombie_files", help, Value::Count(stats.zombie_files));
-    let help = "SSTs among them that readers still use.";
+    let help = "SSTs that left the trees and that readers still use.";
     all.gauge("vlsm_pinned_files", help, Value::Count(files.pinned));
     let help = "Bytes of the SSTs that only readers still use.";
     all.gauge("vlsm_pinned_bytes", help, Value::Count(files.pinned_bytes.0));
     let help = "Unneeded files that the file system failed to remove.";
     all.gauge("vlsm_stuck_files", help, Value::Count(stats.stuck_files));
-    let help = "Snapshots held, by open iterators and transactions too.";
+    let help = "Snapshots held, including those of open iterators and transactions.";
     all.gauge("vlsm_snapshots", help, Value::Count(stats.snapshots.count));
     let help = "Age of the oldest snapshot; absent without one.";
     let oldest = stats.snapshots.oldest.map(seconds);
@@ -363,7 +365,7 @@ fn files(all: &mut Families, stats: &Stats) {
 
 fn health(all: &mut Families, stats: &Stats) {
     let rate = |limit: Option<vlsm_core::BytesPerSec>| limit.map(|limit| Value::Count(limit.0));
-    let help = "Bytes per second that the admission lets in; absent without a limit.";
+    let help = "Limit on bytes per second that the admission accepts; absent without a limit.";
     all.gauge("vlsm_write_limit_bytes_per_second", help, rate(stats.write_limit));
     let help = "Limit on bytes per second that jobs read; absent without a limit.";
     all.gauge("vlsm_job_read_limit_bytes_per_second", help, rate(stats.job_read_limit));

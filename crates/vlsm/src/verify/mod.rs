@@ -304,10 +304,11 @@ impl Check<'_> {
                 self.damage(path, None, what);
             }
             if !file.range().overlaps(&table.range) {
-                self.damage(path, None, format!("SST {number} in {place} shows what it has not"));
+                let what = format!("the slice of SST {number} in {place} has none of its keys");
+                self.damage(path, None, what);
             }
             if number.0 >= state.numbers.next_file || file.seq_max > state.numbers.last_seq {
-                let what = format!("SST {number} in {place} has a number that was never given");
+                let what = format!("SST {number} in {place} has a number that was never allocated");
                 self.damage(path, None, what);
             }
         }
@@ -346,7 +347,7 @@ impl Check<'_> {
             severity: Severity::Leftover,
             path: path.to_owned(),
             offset: None,
-            what: "nobody needs it: a job or a process left it behind".into(),
+            what: "it is not needed: a job or a process left it behind".into(),
             advice: "nothing: it is removed when the store is opened for writing",
         });
     }
@@ -424,7 +425,7 @@ impl Check<'_> {
             ("sequence numbers", wrong_age),
         ];
         for (what, _) in differences.into_iter().filter(|(_, differs)| *differs) {
-            self.damage(path, None, format!("its {what}: not as the manifest says"));
+            self.damage(path, None, format!("it does not match the manifest: {what}"));
         }
     }
 
@@ -550,8 +551,8 @@ impl Check<'_> {
                     severity: Severity::Leftover,
                     path,
                     offset: None,
-                    what: "it is no file of the store".into(),
-                    advice: "move it elsewhere: a store's folder is its own",
+                    what: "it is not a file of the store".into(),
+                    advice: "move it elsewhere: only the store's files belong in its folder",
                 });
             }
         }

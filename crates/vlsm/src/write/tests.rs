@@ -146,7 +146,6 @@ fn shared(env: &Arc<dyn Env>, mut options: Options) -> Arc<Shared> {
         env: env.clone(),
         dir: FOLDER.into(),
         options,
-        workers: 1,
         store_uid: 0,
         clock: Arc::new(Clock::new(env, Micros::ZERO)),
         health: Health::new(events.clone(), false),

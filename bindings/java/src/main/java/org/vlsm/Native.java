@@ -246,7 +246,7 @@ final class Native {
             return exact;
         } catch (CharacterCodingException unpaired) {
             throw VlsmException.of("InvalidArgument",
-                    "a text has half of a surrogate pair, which UTF-8 does not have", null);
+                    "a string has an unpaired surrogate, which UTF-8 cannot encode", null);
         }
     }
 
@@ -256,7 +256,7 @@ final class Native {
     static byte[] path(Path path) {
         if (path.getFileSystem() != FileSystems.getDefault()) {
             throw VlsmException.of("InvalidArgument", "the path " + path
-                    + " is not one of the operating system: a store needs files of its own", null);
+                    + " is not on the default file system: a store needs ordinary files", null);
         }
         String raw = path.toUri().getRawPath();
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();

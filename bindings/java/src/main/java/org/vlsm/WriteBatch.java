@@ -185,7 +185,7 @@ public final class WriteBatch implements AutoCloseable {
         long needed = length + 5L + more;
         if (needed > MAX_LENGTH) {
             throw VlsmException.of("InvalidArgument",
-                    "the batch would have more than " + MAX_LENGTH + " bytes: write it before",
+                    "the batch would have more than " + MAX_LENGTH + " bytes: write it first",
                     null);
         }
         if (needed > writes.length) {
