@@ -114,6 +114,7 @@ fn main() {
             u64::MAX,
             Default::default(),
         );
+        assert!(pool.take_spare(u64::MAX).is_none(), "it has none before it is asked");
         for threads in [1, 2, 15] {
             let (mut own, mut other) = (Vec::new(), Vec::new());
             for _ in 0..rounds {

@@ -452,7 +452,6 @@ fn begin_work(engine: &Engine, read_only: bool, held: Held, recovered: &Recovere
         Err(Error::NoSpace { .. }) => {}
         recorded => recorded?,
     }
-    control.fill_arenas();
     // The recovered memtables may exceed their share; then writers wait for a flush.
     writer.bound_recovered();
     control.mark_all();

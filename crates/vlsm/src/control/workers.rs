@@ -177,7 +177,7 @@ impl Control {
     }
 
     /// Fills the pool of spare arenas in the background.
-    pub fn fill_arenas(self: &Arc<Self>) {
+    fn fill_arenas(self: &Arc<Self>) {
         let shared = self.shared.clone();
         self.shared.in_background(move || shared.arenas.fill(|| _ = shared.memory.balance()));
     }

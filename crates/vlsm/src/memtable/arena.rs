@@ -1,7 +1,8 @@
 //! The memory of memtables: one block each, charged as it is used, pooled and reused.
 //!
 //! A fresh block costs a page fault for every 4 KiB, which a writer would pay in the middle of its
-//! write. So a tree that fills its memtables gets blocks that were faulted in beforehand:
+//! write. So a tree that fills its memtables gets blocks that were faulted in beforehand. The first
+//! one of a store asks for them in vain, so a store that is little used takes no memory for them:
 //!
 //! 1. [`ArenaPool::take_spare`] returns a block from the shelf; all of it is charged.
 //! 2. A new tree, or an empty shelf, uses [`ArenaPool::take`]: a block that takes memory, and is
@@ -64,6 +65,8 @@ struct Shelf {
     blocks: Mutex<Vec<(Block, Charge)>>,
     /// Whether a thread is making blocks.
     filling: AtomicBool,
+    /// Whether a block has been asked for. The shelf stays empty before.
+    asked: AtomicBool,
 }
 
 impl ArenaPool {
@@ -72,8 +75,8 @@ impl ArenaPool {
     #[must_use]
     pub fn new(bytes: usize, spare: usize, budget: u64, gauges: ArenaGauges) -> Self {
         let blocks = Mutex::new(Vec::with_capacity(spare));
-        let filling = AtomicBool::new(false);
-        Self { shelf: Arc::new(Shelf { bytes, spare, budget, gauges, blocks, filling }) }
+        let [filling, asked] = [false; 2].map(AtomicBool::new);
+        Self { shelf: Arc::new(Shelf { bytes, spare, budget, gauges, blocks, filling, asked }) }
     }
 
     /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take_spare`] finds one.
@@ -121,6 +124,7 @@ impl ArenaPool {
     /// it up to `active_max` bytes.
     #[must_use]
     pub fn take_spare(&self, active_max: u64) -> Option<Arena> {
+        self.shelf.asked.store(true, Relaxed);
         if self.shelf.gauges.active.get() + self.shelf.bytes as u64 > active_max {
             return None;
         }
@@ -157,7 +161,7 @@ impl ArenaPool {
 impl Shelf {
     /// Whether there is room for a block more.
     fn has_room(&self) -> bool {
-        self.blocks.lock().len() < self.spare && self.allows(self.bytes)
+        self.asked.load(Relaxed) && self.blocks.lock().len() < self.spare && self.allows(self.bytes)
     }
 
     /// Whether memtables leave room for `bytes` more. Pinned ones count: most come back at once.

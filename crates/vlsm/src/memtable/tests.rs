@@ -167,6 +167,9 @@ fn skiplist_blocks_are_pooled_and_charged() {
         all.map(Gauge::get)
     };
     pool.fill(|| {});
+    assert_eq!((pool.spare_blocks(), charged()), (0, [0; 4]), "nobody has asked for one");
+    assert!(pool.take_spare(u64::MAX).is_none());
+    pool.fill(|| {});
     assert_eq!((pool.spare_blocks(), charged()), (1, [0, 0, 0, 1024]));
     assert!(pool.take_spare(1000).is_none(), "active ones would take more than they may");
     let first = Memtable::new(MemtableId(1), pool.take_spare(1024).expect("one is there"));
