@@ -11,6 +11,10 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The time for which a thread without work stays. To start one takes some 50 µs.
+pub const STAYS: Duration = Duration::from_secs(3);
 
 /// Threads of one owner.
 pub struct Crew {

@@ -3,8 +3,8 @@
 //!
 //! In production it is the operating system (`RealEnv`). In the simulator it is a seeded scheduler
 //! that runs the same engine, its workers and concurrent clients as coroutines on one thread. They
-//! switch only at [`Condition::wait`], at file operations and at [`Env::interleave`], so a seed
-//! determines a run.
+//! switch only at [`Condition::wait`], at file operations, at the start of a thread and at
+//! [`Env::interleave`], so a seed determines a run.
 //!
 //! Rule for callers: no lock is held across a wait, a file operation, the start of a thread or an
 //! interleave point, unless the lock is only ever taken with `try_lock`. (A coroutine that blocks

@@ -27,7 +27,7 @@
 //! the queued closures. Otherwise there would be a cycle: a closure holds its submitter, which
 //! holds the pool.
 
-use crate::crew::Crew;
+use crate::crew::{Crew, STAYS};
 use crate::env::{Condition, Env, Priority};
 use crate::throttle::Throttle;
 use parking_lot::Mutex;
@@ -44,9 +44,6 @@ type Work = Box<dyn FnOnce(&Bulk) + Send>;
 
 /// The time after its last device call in which a client counts as active.
 const CLIENTS_STAY: Duration = Duration::from_millis(50);
-
-/// The time for which an idle thread stays.
-const STAYS: Duration = Duration::from_secs(3);
 
 /// Threads that do blocking file calls.
 pub struct IoPool {

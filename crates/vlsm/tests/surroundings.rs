@@ -347,8 +347,9 @@ fn threads_that_cannot_be_started_are_an_error_of_the_opening() {
             }
             assert_eq!(held.strong_count(), 0, "{left}: a thread lives on");
         }
-        // Later threads need not start: the store goes on with those that it has.
-        assert!(refused > 0, "{refused}");
+        // One thread for file calls, and one that flushes. Later ones need not start: the store
+        // goes on with those that it has.
+        assert!(refused >= if read_only { 1 } else { 2 }, "{refused}");
     }
     bench.reopen(0);
 }

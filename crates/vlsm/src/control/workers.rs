@@ -9,7 +9,7 @@
 //!
 //! The flusher always runs. There are as many niced workers as jobs, up to the number of the
 //! options: a tick that grants jobs starts those that are missing, and a worker that found no step
-//! for [`STAYS`] ends if there are more workers than jobs. If the system starts no thread, the
+//! for three seconds ends if there are more workers than jobs. If the system starts no thread, the
 //! workers that run do the work; if there is no niced one, the flusher takes any job.
 //!
 //! Between steps a job is in its slot, so any worker may continue it; a paused job stays there.
@@ -30,6 +30,7 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Change, Error, JobId, Micros, Place, Table, TreeId, VersionEdit};
 use vlsm_disk::Rank;
+use vlsm_disk::crew::STAYS;
 use vlsm_disk::env::Priority;
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Candidate, Class, Overlap};
@@ -39,9 +40,6 @@ const UNREADY_RETRY: Duration = Duration::from_millis(1);
 /// The least sleep of the worker that waits for the time of the next decision. If that time has
 /// passed, another worker is running the policies, and it sets the next time when it is done.
 const AGAIN_RETRY: Duration = Duration::from_millis(1);
-
-/// The time for which a niced worker without work stays.
-const STAYS: Duration = Duration::from_secs(3);
 
 /// Jobs no longer yield to clients from this fraction of the pressure that slows down writes.
 const PRESSED: f64 = 0.5;
@@ -127,7 +125,7 @@ impl Control {
                 let (is_niced, now) = (priority == Priority::Background, self.shared.env.now());
                 let stayed = now >= *stepped + STAYS;
                 if is_niced && stayed && self.state.lock().dismiss() {
-                    // What it saw, and did not do, is left to the others.
+                    // Another worker takes over what this one was woken for.
                     self.shared.channel.wake();
                     return false;
                 }
