@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io::Write as _;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -98,10 +99,19 @@ pub fn say_refused() {
     }
 }
 
-/// Prints how often each event occurred, in one line that `cargo xtask long` adds up.
+/// Prints how often each event occurred, in one line that `cargo xtask long` adds up. The file
+/// that the environment variable `COUNTS_FILE` names gets the line, too, with the test's name.
+#[allow(clippy::disallowed_methods)]
 pub fn counts<Name: std::fmt::Display>(counts: impl IntoIterator<Item = (Name, u64)>) {
     let counts = counts.into_iter().map(|(name, count)| format!("{name}={count}"));
-    println!("counts: {}", counts.collect::<Vec<_>>().join(", "));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    println!("counts: {counts}");
+    if let Some(path) = std::env::var_os("COUNTS_FILE") {
+        let thread = std::thread::current();
+        let line = format!("{}: {counts}\n", thread.name().unwrap_or("?"));
+        let file = std::fs::File::options().append(true).create(true).open(path);
+        file.expect("it can be opened").write_all(line.as_bytes()).expect("it takes a line");
+    }
 }
 
 /// The counts of a tally of stories, by name, for [`counts`].
