@@ -3,6 +3,7 @@
 
 mod synthetic;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use synthetic::{Shape, phase, report, show};
 use vlsm_lab::figures::beside::Beside;
@@ -464,7 +465,12 @@ fn a_verdict_against_a_paper_has_a_reason_and_an_experiment() {
     let [first, ..] = &results[0].claims[..] else { panic!("it has claims") };
     assert_eq!(first.verdict, Verdict::DoesNotHold);
     let commit = results[0].commit.clone();
-    let given = |reasons: &[Reason]| Reasons { commit: commit.clone(), reasons: reasons.to_vec() };
+    let at = |commit: &str, reasons: &[Reason]| Reasons {
+        commit: commit.into(),
+        commits: BTreeMap::new(),
+        reasons: reasons.to_vec(),
+    };
+    let given = |reasons: &[Reason]| at(&commit, reasons);
     let refused = |reasons: &[Reason]| claims::render(&results, &given(reasons)).unwrap_err();
     let why = refused(&[]);
     assert!(why.contains(&first.text) && why.contains("does not say why"), "{why}");
@@ -489,9 +495,16 @@ fn a_verdict_against_a_paper_has_a_reason_and_an_experiment() {
     // A reason without a verdict that needs it, and a figure of another commit.
     let stray = [&all("x")[..], &[reason("no such claim", "x")]].concat();
     assert!(refused(&stray).contains("no such claim"));
-    let other = Reasons { commit: "fedcba9".into(), reasons: Vec::new() };
+    let other = at("fedcba9", &[]);
     let older = claims::render(&results, &other).unwrap();
     assert!(older.contains("## Older") && !older.contains(&first.text), "{older}");
+    // Unless that commit is the figure's own.
+    let commits = BTreeMap::from([("dlc-8".into(), commit.clone())]);
+    let own = Reasons { commits, ..at("fedcba9", &all("without a bound")) };
+    assert_eq!(claims::render(&results, &own).unwrap(), whole);
+    let commits = BTreeMap::from([("dlc-9".into(), commit.clone())]);
+    let stray = Reasons { commits, ..given(&all("without a bound")) };
+    assert!(claims::render(&results, &stray).unwrap_err().contains("\"dlc-9\""));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The page of all verdicts, `docs/claims.md`, from what `docs/figures` keeps.
 //!
-//! 1. A kept figure is *current* if it was measured at the commit that `reasons.toml` names, and if
-//!    its claims are those of the figure as it is built today. The page has a table for each of
-//!    these, paper by paper.
+//! 1. A kept figure is *current* if it was measured at the commit that `reasons.toml` names, for it
+//!    or for all figures, and if its claims are those of the figure as it is built today. The page
+//!    has a table for each of these, paper by paper.
 //! 2. `reasons.toml` explains the claims that do not hold, or hold in part: why, and the experiment
 //!    that could have proved the verdict wrong.
 //! 3. The page is refused if such a claim has no reason, if a claim that does not hold has no
@@ -17,6 +17,7 @@ use super::{Entry, Setting};
 use crate::files;
 use crate::scale::Scale;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -52,15 +53,24 @@ pub struct Reason {
     pub tried: String,
 }
 
-/// The commit that was measured, and the explanations of its verdicts.
+/// The commits that were measured, and the explanations of the verdicts.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reasons {
     /// The first digits of the commit.
     pub commit: String,
+    /// The commits of figures that were measured at another one, by the figure's name.
+    #[serde(default)]
+    pub commits: BTreeMap<String, String>,
     /// The explanations.
     #[serde(default, rename = "reason")]
     pub reasons: Vec<Reason>,
+}
+
+impl Reasons {
+    fn commit_of(&self, figure: &str) -> &str {
+        self.commits.get(figure).unwrap_or(&self.commit)
+    }
 }
 
 /// The page, from the folder of the kept figures.
@@ -88,9 +98,13 @@ pub fn page(folder: &Path) -> Result<String, String> {
 /// The reasons do not fit the verdicts; the text names each claim.
 pub fn render(results: &[FigureResult], given: &Reasons) -> Result<String, String> {
     let (current, older): (Vec<_>, Vec<_>) =
-        results.iter().partition(|result| is_current(result, &given.commit));
+        results.iter().partition(|result| is_current(result, given.commit_of(&result.id)));
     let reasons = &given.reasons;
-    let wrong = faults(&current, reasons);
+    let mut wrong = faults(&current, reasons);
+    let unknown = |figure: &&String| !current.iter().any(|result| result.id == **figure);
+    wrong.extend(given.commits.keys().filter(unknown).map(|figure| {
+        format!("{REASONS}: no figure {figure:?} was measured at the commit named for it")
+    }));
     if !wrong.is_empty() {
         return Err(wrong.join("\n"));
     }
