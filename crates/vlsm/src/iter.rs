@@ -152,7 +152,7 @@ impl Iter {
         let back = End::at(keyspace, hi.clone(), keyspace.region_count() - 1);
         let finished = is_empty(&lo, &hi);
         let engine = &held.engine;
-        engine.shared.counters.scans.add(1);
+        engine.shared.counters.reads.mine().scans.add(1);
         engine.reader.admit(1);
         let pin = Pin::new(&engine.reader);
         let begun = engine.shared.tracer.is_on().then(|| engine.shared.env.now());

@@ -290,13 +290,13 @@ fn memory_of(options: &Options, wake: &Arc<dyn Condition>) -> (Arc<Memory>, Aren
 /// The memory of all memtables of one tree.
 fn arena_bytes_of(options: &Options) -> u64 {
     let tree = &options.policy.tree;
-    (Memtable::arena_bytes(tree.memtable_bytes.0 as usize) * tree.memtable_count) as u64
+    (Memtable::block_bytes(tree.memtable_bytes.0 as usize) * tree.memtable_count) as u64
 }
 
 /// The pool of the memtables' memory. It keeps as many blocks as one tree uses and one more, so
 /// that no block has to be allocated while a reader holds a flushed memtable.
 fn arenas_of(options: &Options, memory: &Memory) -> ArenaPool {
-    let bytes = Memtable::arena_bytes(options.policy.tree.memtable_bytes.0 as usize);
+    let bytes = Memtable::block_bytes(options.policy.tree.memtable_bytes.0 as usize);
     let count = options.policy.tree.memtable_count;
     let budget = memory.memtable_share().min((bytes * (count + 1)) as u64);
     ArenaPool::new(bytes, count, budget, memory.arenas.clone())

@@ -329,7 +329,7 @@ impl Options {
     #[must_use]
     pub fn least_memory(&self) -> ByteCount {
         let memtable = self.policy.tree.memtable_bytes.0;
-        let memtable = memtable.saturating_add(Memtable::arena_bytes(0) as u64);
+        let memtable = memtable.saturating_add(Memtable::block_bytes(0) as u64);
         ByteCount(least_limit(memtable.saturating_mul(self.policy.tree.memtable_count as u64)))
     }
 

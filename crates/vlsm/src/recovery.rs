@@ -45,6 +45,7 @@ use vlsm_core::{
 };
 use vlsm_disk::Env;
 use vlsm_disk::manifest::State;
+use vlsm_disk::sst::filter::hash;
 use vlsm_disk::wal::reader::{RecoverOptions, Recovered, Replayed, recover};
 use vlsm_disk::wal::salvage::LostWal;
 use vlsm_disk::wal::{self, Entries, Entry, Rewrite, WalFile, prepare_next, wal_path};
@@ -406,7 +407,7 @@ impl Replay<'_> {
             return Err("a kept entry is not newer than its original");
         }
         let decides = |memtable: &Arc<Memtable>| {
-            let newest = memtable.newest(entry.key, Seq::MAX);
+            let newest = memtable.newest(entry.key, hash(entry.key), Seq::MAX);
             newest.is_some_and(|(trailer, _)| trailer.seq() >= original)
                 || memtable.cover(entry.key, Seq::MAX) > original
         };

@@ -32,6 +32,7 @@ const UNSAFE: &[&str] = &[
     "bindings/java/rust/",
     "bindings/rocksdb/src/",
     "crates/disk/src/fs/posix/map.rs",
+    "crates/vlsm/src/memtable/block.rs",
     "crates/vlsm/src/memtable/skiplist.rs",
     "peers/src/stores/lmdb.rs",
     "peers/src/stores/wiredtiger.rs",

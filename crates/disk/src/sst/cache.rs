@@ -13,7 +13,7 @@ use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 use rustc_hash::FxBuildHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use vlsm_core::FileUid;
+use vlsm_core::{FileUid, Striped};
 
 /// Memory of a cache entry besides its block, as measured (docs/performance.md): the entry in the
 /// cache's tables, which grow by doubling, the counts of users and of memory, and the rounding of
@@ -72,7 +72,7 @@ pub struct BlockCache {
     blocks: Option<Cache<Place, Block, ByMemory, FxBuildHasher>>,
     /// The memory of all blocks read through the cache that the cache or a reader still holds.
     held: Gauge,
-    hits: AtomicU64,
+    hits: Striped<AtomicU64>,
     misses: AtomicU64,
     miss_bytes: AtomicU64,
 }
@@ -94,14 +94,14 @@ impl BlockCache {
             Cache::with_options(options, ByMemory, FxBuildHasher, Default::default())
         });
         let counter = AtomicU64::default;
-        let held = Gauge::default();
-        Self { blocks, held, hits: counter(), misses: counter(), miss_bytes: counter() }
+        let (held, hits) = (Gauge::default(), Striped::default());
+        Self { blocks, held, hits, misses: counter(), miss_bytes: counter() }
     }
 
     pub(crate) fn get(&self, uid: FileUid, offset: u64) -> Option<Block> {
         let found = self.blocks.as_ref()?.get(&Place(uid, offset));
         if found.is_some() {
-            self.hits.fetch_add(1, Relaxed);
+            self.hits.mine().fetch_add(1, Relaxed);
         }
         found
     }
@@ -119,7 +119,7 @@ impl BlockCache {
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
         CacheCounters {
-            hits: self.hits.load(Relaxed),
+            hits: self.hits.iter().map(|hits| hits.load(Relaxed)).sum(),
             misses: self.misses.load(Relaxed),
             miss_bytes: self.miss_bytes.load(Relaxed),
         }

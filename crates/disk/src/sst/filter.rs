@@ -21,7 +21,7 @@ const PROBES_MAX: u32 = 16;
 #[repr(C, align(64))]
 struct Line([u32; 16]);
 
-/// The hash of a user key for filters. One hash serves the filters of all files.
+/// The hash of a user key for filters. One hash serves the filters of all files and memtables.
 #[must_use]
 #[inline]
 pub fn hash(key: &[u8]) -> u64 {

@@ -421,27 +421,16 @@ impl SstReader {
         fill: bool,
         stats: &mut ReadStats,
     ) -> Result<Option<(Trailer, Bytes)>> {
-        self.find_hashed(key, hash, seq, stats, |number, stats| {
-            self.block(number, cache, fill, stats)
-        })
+        self.get_from(key, hash, seq, stats, |number, stats| self.block(number, cache, fill, stats))
     }
 
-    /// As [`SstReader::get`], with blocks from `block`, which may give up instead of reading one.
+    /// As [`SstReader::get_hashed`], with blocks from `block`, which may give up instead of reading
+    /// one.
     ///
     /// # Errors
     /// Those of `block`, and [`Error::Corruption`].
-    pub fn get_from<E: From<Error>>(
-        &self,
-        key: &[u8],
-        seq: Seq,
-        stats: &mut ReadStats,
-        block: impl FnMut(usize, &mut ReadStats) -> Result<Block, E>,
-    ) -> Result<Option<(Trailer, Bytes)>, E> {
-        self.find_hashed(key, filter::hash(key), seq, stats, block)
-    }
-
     #[inline]
-    fn find_hashed<E: From<Error>>(
+    pub fn get_from<E: From<Error>>(
         &self,
         key: &[u8],
         hash: u64,

@@ -17,7 +17,8 @@
 //! ([`ArenaGauges::scarce`]). Memory is charged for before it is there and until it is gone.
 //! Threads and locks: any thread; the shelf's lock is held for a push or a pop only.
 
-use super::skiplist::Block;
+use super::block::Block;
+use super::skiplist::clear_filter;
 use crate::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -171,8 +172,11 @@ impl Shelf {
     }
 
     /// Keeps the block, or frees it when the shelf is full.
-    fn put(&self, block: Block, mut charge: Charge) {
+    fn put(&self, mut block: Block, mut charge: Charge) {
         let fits = block.len() == self.bytes && block.is_faulted();
+        if fits {
+            clear_filter(&mut block);
+        }
         let refused = {
             let mut blocks = self.blocks.lock();
             if fits && blocks.len() < self.spare && self.allows(0) {

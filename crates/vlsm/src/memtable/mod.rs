@@ -1,7 +1,7 @@
 //! Memtables: hold writes, sorted, until they are flushed.
 //!
-//! A memtable is a skip list (`skiplist`) in one pooled block of memory (`arena`), a set of range
-//! tombstones (`ranges`), and counters.
+//! A memtable is a skip list (`skiplist`) with a filter over its keys (`filter`) in one pooled
+//! block of memory (`arena`), a set of range tombstones (`ranges`), and counters.
 //!
 //! A batch is inserted as follows:
 //! 1. Before the queue, its writer sums up [`body_size`] of its entries.
@@ -23,7 +23,9 @@
 //! linked; their sequence number decides whether they may see it.
 
 mod arena;
+mod block;
 mod cursor;
+mod filter;
 mod kept;
 mod ranges;
 mod skiplist;
@@ -48,6 +50,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, Race, races};
 use bytes::Bytes;
 use vlsm_disk::Gauge;
+use vlsm_disk::sst::filter::hash;
 
 /// A sorted set of entries in memory.
 pub struct Memtable {
@@ -85,14 +88,15 @@ struct Counts {
 }
 
 impl Memtable {
-    /// An empty memtable that fills `arena`.
-    #[must_use]
     /// A memtable without room, for a tree that may never be written again: its first write
     /// replaces it.
+    #[must_use]
     pub fn idle(id: MemtableId) -> Arc<Self> {
         Arc::new(Self::new(id, Arena::new(Self::arena_bytes(0))))
     }
 
+    /// An empty memtable that fills `arena`.
+    #[must_use]
     pub fn new(id: MemtableId, arena: Arena) -> Self {
         let counts = Counts {
             entries: AtomicUsize::new(0),
@@ -119,10 +123,16 @@ impl Memtable {
         body_size(key_len, value_len) + tower_size(seq)
     }
 
+    /// The block of a memtable of `bytes`. Its filter takes a part of these.
+    #[must_use]
+    pub const fn block_bytes(bytes: usize) -> usize {
+        bytes.saturating_add(SkipList::overhead())
+    }
+
     /// The arena that entries of `bytes` in all need.
     #[must_use]
     pub const fn arena_bytes(bytes: usize) -> usize {
-        bytes + SkipList::overhead()
+        SkipList::arena_bytes(bytes)
     }
 
     /// Its number. Larger is newer.
@@ -161,6 +171,7 @@ impl Memtable {
     /// When `space` is another memtable's or has no room left for the entry.
     #[inline]
     pub fn insert(&self, space: &mut Reservation, key: &[u8], trailer: Trailer, value: &[u8]) {
+        filter::add(self.list.filter(), key);
         self.list.insert(space, key, trailer, value);
     }
 
@@ -280,23 +291,31 @@ impl Memtable {
     /// The newest entry of a key that a reader at `seq` may see, a tombstone perhaps. Parts are not
     /// searched: see [`Memtable::newest`].
     #[must_use]
-    #[inline]
     pub fn get(&self, key: &[u8], seq: Seq) -> Option<(Trailer, &[u8])> {
+        self.get_hashed(key, hash(key), seq)
+    }
+
+    #[inline]
+    fn get_hashed(&self, key: &[u8], hash: u64, seq: Seq) -> Option<(Trailer, &[u8])> {
+        if !filter::may_contain(self.list.filter(), hash) {
+            return None;
+        }
         let seq = Seq(seq.0.checked_sub(self.base.load(Relaxed))?);
         let node = self.list.seek(key, Trailer::seek(seq))?;
         (self.list.key(node) == key).then(|| (self.trailer_of(node), self.list.value(node)))
     }
 
     /// The newest entry of a key that a reader at `seq` may see, in the memtable or its parts.
+    /// `hash` is the key's [`hash`](fn@hash).
     #[must_use]
-    pub fn newest(&self, key: &[u8], seq: Seq) -> Option<(Trailer, Bytes)> {
+    pub fn newest(&self, key: &[u8], hash: u64, seq: Seq) -> Option<(Trailer, Bytes)> {
         let copied = |(trailer, value)| (trailer, Bytes::copy_from_slice(value));
-        let own = self.get(key, seq).map(copied);
+        let own = self.get_hashed(key, hash, seq).map(copied);
         if self.notes.part_count.load(Acquire) == 0 {
             return own;
         }
         let parts = self.parts.lock();
-        let found = parts.iter().filter_map(|part| part.get(key, seq).map(copied));
+        let found = parts.iter().filter_map(|part| part.get_hashed(key, hash, seq).map(copied));
         found.chain(own).max_by_key(|(trailer, _)| *trailer)
     }
 
@@ -332,10 +351,16 @@ impl Memtable {
     }
 
     /// This memtable and the parts attached to it.
-    #[must_use]
-    pub fn parts(self: &Arc<Self>) -> Vec<Arc<Self>> {
-        let attached = self.parts.lock();
-        std::iter::once(self).chain(attached.iter()).cloned().collect()
+    pub fn parts(self: &Arc<Self>) -> impl Iterator<Item = Arc<Self>> {
+        std::iter::once(self.clone()).chain(self.attached())
+    }
+
+    /// The parts attached to it.
+    fn attached(&self) -> Vec<Arc<Self>> {
+        match self.notes.part_count.load(Acquire) {
+            0 => Vec::new(),
+            _ => self.parts.lock().clone(),
+        }
     }
 
     /// Whether entries of `bytes` in all still belong into this memtable, in memory that is charged

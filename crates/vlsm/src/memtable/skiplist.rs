@@ -19,6 +19,8 @@
 //! 4. From level 0 up it sets the node's link and swings the link of the node before by
 //!    compare-and-swap (release). If another writer was faster, it tries again from there.
 //!
+//! The last 128th of a block is for the words of a filter over the keys (`filter`).
+//!
 //! Readers follow links (acquire) and never wait.
 //!
 //! Invariants: each level is sorted in tree order and holds a subset of the level below; no two
@@ -32,7 +34,7 @@
 #![allow(unsafe_code)]
 
 use super::arena::Arena;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use super::block::Block;
 use std::cmp::Ordering as Order;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -49,130 +51,20 @@ const HEAD_BYTES: usize = MAX_HEIGHT * 4 + HEADER + 8;
 const HEAD: u32 = (MAX_HEIGHT * 4 / 8) as u32;
 /// No node.
 const END: u32 = 0;
+/// The bytes of a block for which its filter has one word.
+const FILTER_STEP: usize = 1024;
 /// The least step in which the charge for a block grows: a page.
 const CHARGE_STEP: usize = 4096;
-/// The size of a huge page.
-const HUGE: usize = 2 << 20;
-/// The size from which a block is mapped instead of allocated: memory that is given back goes back
-/// to the system, and what was never touched takes none.
-const MAPPED: usize = 64 << 10;
 
-/// Initialised memory of fixed size and place.
-pub struct Block {
-    base: NonNull<u8>,
-    len: usize,
-    /// The start and the length of its mapping; none if it was allocated.
-    mapping: Option<(NonNull<u8>, usize)>,
-    /// Whether all of it was faulted in when it was made.
-    faulted: bool,
+/// The bytes at the end of a block of `len` bytes that its filter takes.
+const fn filter_bytes(len: usize) -> usize {
+    len / FILTER_STEP * 8
 }
 
-// SAFETY: a block is plain memory that it owns; whoever reads and writes through `base` must order
-// that.
-unsafe impl Send for Block {}
-// SAFETY: as above; `&Block` gives out nothing but an address and a length.
-unsafe impl Sync for Block {}
-
-impl Block {
-    /// Makes a block of `len` bytes of zeros, faulted in.
-    ///
-    /// # Panics
-    /// When `len` is zero or over 32 GiB.
-    #[must_use]
-    pub fn new(len: usize) -> Self {
-        let mut block = Self::lazy(len);
-        block.advise(true);
-        // SAFETY: the block has `len` bytes and is ours alone.
-        unsafe { block.base.as_ptr().write_bytes(0, len) };
-        block.faulted = true;
-        block
-    }
-
-    /// Makes a block of `len` bytes of zeros of which a page takes memory when it is first written
-    /// to, as far as the system can do that.
-    ///
-    /// # Panics
-    /// As [`Block::new`].
-    #[must_use]
-    pub fn lazy(len: usize) -> Self {
-        assert!(len > 0 && len as u64 <= 8 << 32, "a block of {len} bytes");
-        if len >= MAPPED
-            && let Some(block) = Self::mapped(len)
-        {
-            block.advise(false);
-            return block;
-        }
-        let layout = Self::layout(len);
-        // SAFETY: the layout's size is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        Self { base, len, mapping: None, faulted: true }
-    }
-
-    /// A mapping that is aligned to huge pages where it is as long as one.
-    #[cfg(all(unix, not(miri)))]
-    fn mapped(len: usize) -> Option<Self> {
-        use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-        let align = if len >= HUGE { HUGE } else { 64 };
-        let (total, access) = (len + align, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: a new mapping at no given address overlaps nothing.
-        let start =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), total, access, MapFlags::PRIVATE).ok()? };
-        let start = NonNull::new(start.cast::<u8>())?;
-        let skip = start.as_ptr().align_offset(align);
-        // SAFETY: `skip` is less than `align`, by which the mapping is longer than the block.
-        let base = unsafe { start.add(skip) };
-        Some(Self { base, len, mapping: Some((start, total)), faulted: false })
-    }
-
-    #[cfg(not(all(unix, not(miri))))]
-    fn mapped(_: usize) -> Option<Self> {
-        None
-    }
-
-    /// Huge pages where the system offers them, because a search meets a node per page otherwise;
-    /// or none, because they would take memory that is not used yet.
-    fn advise(&self, huge: bool) {
-        #[cfg(all(target_os = "linux", not(miri)))]
-        if self.len >= HUGE && self.mapping.is_some() {
-            use rustix::mm::{Advice, madvise};
-            let advice = if huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-            // SAFETY: the range is mapped, page aligned and ours; the advice changes no content.
-            let _ = unsafe { madvise(self.base.as_ptr().cast(), self.len, advice) };
-        }
-        #[cfg(not(all(target_os = "linux", not(miri))))]
-        let _ = huge;
-    }
-
-    fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len, 64).expect("a block is far smaller than the address space")
-    }
-
-    /// Whether all of it was faulted in when it was made.
-    #[must_use]
-    pub fn is_faulted(&self) -> bool {
-        self.faulted
-    }
-
-    /// Its size in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        match self.mapping {
-            #[cfg(all(unix, not(miri)))]
-            Some((start, len)) => {
-                // SAFETY: mapped in `mapped` with this length, unmapped once, used by nobody.
-                let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), len) };
-            }
-            // SAFETY: allocated in `lazy` with the same layout, freed once.
-            _ => unsafe { dealloc(self.base.as_ptr(), Self::layout(self.len)) },
-        }
-    }
+/// Clears the filter of a block, for the next list that uses it. In a new block it is clear.
+pub(super) fn clear_filter(block: &mut Block) {
+    let bytes = filter_bytes(block.len());
+    block.clear((block.len() & !7) - bytes, bytes);
 }
 
 /// The number of levels of the tower of the entry with this sequence number.
@@ -255,7 +147,10 @@ pub struct SkipList {
     base: NonNull<u8>,
     /// Distinguishes lists, so that no reservation is used on another one.
     id: u64,
+    /// The end of the entries. The filter's words lie there.
     capacity: usize,
+    /// The number of words of the filter.
+    filter_len: usize,
     /// Bytes of the block, from its start, that are charged for.
     charged: AtomicUsize,
     /// The number of levels in use.
@@ -285,10 +180,14 @@ impl SkipList {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let block = arena.block();
         assert!(block.len() >= HEAD_BYTES, "an arena of {} bytes", block.len());
+        let capacity = (block.len() & !7) - filter_bytes(block.len());
+        // In a block that takes memory as it is written, a few keys would touch most pages of it.
+        let filter_len = if block.is_faulted() { filter_bytes(block.len()) / 8 } else { 0 };
         let list = Self {
-            base: block.base,
+            base: block.base(),
             id: NEXT_ID.fetch_add(1, Relaxed),
-            capacity: block.len() & !7,
+            capacity,
+            filter_len,
             charged: AtomicUsize::new(arena.charged()),
             height: AtomicUsize::new(1),
             end: Padded(AtomicUsize::new(HEAD_BYTES)),
@@ -300,10 +199,29 @@ impl SkipList {
         list
     }
 
-    /// The bytes that an arena needs beside those of its entries.
+    /// The bytes of an empty list.
     #[must_use]
     pub const fn overhead() -> usize {
         HEAD_BYTES
+    }
+
+    /// The arena that entries of `bytes` in all need, with the head and the filter.
+    #[must_use]
+    pub const fn arena_bytes(bytes: usize) -> usize {
+        let used = bytes.saturating_add(HEAD_BYTES);
+        used.saturating_add(used / (FILTER_STEP - 8) * 8)
+    }
+
+    /// The words of the filter; none if the block has no memory for them.
+    #[inline]
+    pub fn filter(&self) -> &[AtomicU64] {
+        // SAFETY: so many words lie in the block from `capacity` on, which is a multiple of eight
+        // like `base`. They are initialised, no entry reaches there, and they are used only as
+        // atomics while the list lives.
+        unsafe {
+            let words = self.base.as_ptr().add(self.capacity).cast::<AtomicU64>();
+            std::slice::from_raw_parts(words, self.filter_len)
+        }
     }
 
     /// The bytes in use, reserved ones included.

@@ -216,10 +216,51 @@ fn skiplist_memory_is_charged_as_it_is_filled() {
         }
         fill(&memtable, &[(b"key".to_vec(), seq, vec![0; 40])]);
     }
-    assert!(seq > 10_000 && gauges.active.get() == 1 << 20, "{seq}");
+    // A block that is not faulted in beforehand has no filter.
+    let full = if cfg!(miri) { 1 << 20 } else { (1 << 20) - (1 << 13) };
+    assert!(seq > 10_000 && gauges.active.get() == full, "{seq}");
     drop(memtable);
     if cfg!(not(miri)) {
         assert_eq!((gauges.active.get(), pool.spare_blocks()), (0, 0), "it was not faulted in");
+    }
+}
+
+#[test]
+fn an_arena_holds_exactly_its_entries_beside_the_filter() {
+    for bytes in (0..if cfg!(miri) { 3_000 } else { 100_000 }).step_by(8) {
+        let memtable = new(Memtable::arena_bytes(bytes));
+        assert_eq!(memtable.list.capacity(), bytes);
+        assert_eq!(memtable.list.filter().len(), Memtable::arena_bytes(bytes) / 1024);
+    }
+}
+
+#[test]
+fn the_filter_has_every_key_and_few_others() {
+    let bytes = if cfg!(miri) { 1 << 14 } else { 8 << 20 };
+    let pool = ArenaPool::new(Memtable::block_bytes(bytes), 1, u64::MAX, ArenaGauges::default());
+    let may = |memtable: &Memtable, key: u64| {
+        filter::may_contain(memtable.list.filter(), hash(&key.to_be_bytes()))
+    };
+    let lazy = Memtable::new(MemtableId(1), pool.take(0));
+    assert!(cfg!(miri) || may(&lazy, 0), "every key may be there");
+    assert!(pool.take_spare(u64::MAX).is_none());
+    pool.fill(|| {});
+    // The second one gets the block of the first one.
+    for life in 0..2 {
+        let arena = pool.take_spare(u64::MAX).expect("one is there");
+        let memtable = Memtable::new(MemtableId(2 + life), arena);
+        assert!((0..100).all(|n| !may(&memtable, n)), "an empty one has no key");
+        let key = |n: u64| 1_000_000 * life + n;
+        let absent = || 500_000..if cfg!(miri) { 500_100 } else { 520_000 };
+        let mut count = 0;
+        while memtable.has_room(Memtable::entry_size(8, 160, Seq(count + 1))) {
+            fill(&memtable, &[(key(count).to_be_bytes().to_vec(), count + 1, vec![0; 160])]);
+            count += 1;
+        }
+        assert!(count as usize > bytes / 230, "{count}");
+        assert!((0..count).all(|n| may(&memtable, key(n))));
+        let lies = absent().filter(|n| may(&memtable, key(*n))).count();
+        assert!(lies * 40 < absent().count(), "{lies} of {}", absent().count());
     }
 }
 
@@ -248,7 +289,7 @@ fn range_tombstones_count_as_entries_and_those_of_parts_from_their_base() {
     assert_eq!(memtable.range(), Some(KeyRange::half_open("a", "p")));
     assert_eq!(part.window(b"b").seqs, [Seq(13)]);
     let mut all = RangeTombstones::default();
-    memtable.parts().iter().for_each(|part| part.add_ranges_to(&mut all));
+    memtable.parts().for_each(|part| part.add_ranges_to(&mut all));
     assert_eq!(all.find(b"m").map(|(_, at)| at.seqs.clone()), Some(vec![Seq(13), Seq(2)]));
 }
 

@@ -27,6 +27,8 @@ use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
     ConflictKind, Cursor, Error, RangeTombstones, Result, Seq, Table, Tables, Trailer, TreeId,
 };
+use vlsm_disk::sst::ReadStats;
+use vlsm_disk::sst::filter::hash;
 
 /// The most bytes of keys that a transaction may have read.
 pub(crate) const READS_MAX: usize = 256 << 20;
@@ -341,10 +343,11 @@ impl Reader {
     }
 
     fn key_changed(&self, tree: &TreeView, key: &[u8], since: Seq, at: Seq) -> Result<bool> {
+        let hash = hash(key);
         for source in tree.sources() {
             let newest = match source {
                 Source::Memtable(memtable) if newer(memtable.seqs(), since) => {
-                    let found = memtable.newest(key, at);
+                    let found = memtable.newest(key, hash, at);
                     let cover = match memtable.has_ranges() {
                         true => memtable.cover(key, at),
                         false => Seq::ZERO,
@@ -354,7 +357,9 @@ impl Reader {
                 Source::Run(tables) => {
                     match tables.find(key).filter(|table| is_newer(table, since)) {
                         Some(table) => {
-                            let (found, cover) = self.search(table, at, key)?;
+                            let mut stats = ReadStats::default();
+                            let (found, cover) = self.search(table, at, key, hash, &mut stats)?;
+                            self.count_filter(&stats);
                             found.map_or(Seq::ZERO, |(trailer, _)| trailer.seq()).max(cover)
                         }
                         None => continue,

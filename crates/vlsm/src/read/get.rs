@@ -18,6 +18,7 @@ use crate::memtable::Memtable;
 use crate::read::Reader;
 use crate::read::view::{Moment, Source, TreeView};
 use crate::rules::resolve::{Meaning, Resolver, meaning};
+use crate::shared::counters::Counter;
 use crate::shared::latency::{Started, Timed};
 use crate::trace::Asked;
 use bytes::Bytes;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Cursor, Error, Micros, Result, Seq, Table, Trailer};
 use vlsm_disk::sst::ReadStats;
+use vlsm_disk::sst::filter::hash;
 
 /// The newest visible version of a key, and the newest visible range tombstone over it in the
 /// sources down to that version.
@@ -96,17 +98,33 @@ impl Reader {
     ) -> Result<Option<Bytes>> {
         self.note(tree, key);
         self.shared.health.check_open()?;
-        self.find(tree, seq, key, now, &|table| self.search(table, seq, key))
+        self.find_counted(tree, seq, key, now)
+    }
+
+    /// The value of a key; counts the filters that are checked.
+    #[inline]
+    pub(super) fn find_counted(
+        &self,
+        tree: &TreeView,
+        seq: Seq,
+        key: &[u8],
+        now: impl Fn() -> Micros,
+    ) -> Result<Option<Bytes>> {
+        let mut stats = ReadStats::default();
+        let mut search = |table: &Arc<Table>, hash| self.search(table, seq, key, hash, &mut stats);
+        let found = self.find(tree, seq, key, now, &mut search);
+        self.count_filter(&stats);
+        found
     }
 
     /// Counts and traces a get.
     #[inline]
     pub(super) fn note(&self, tree: &TreeView, key: &[u8]) {
-        self.shared.counters.gets.add(1);
+        self.shared.counters.reads.mine().gets.add(1);
         self.shared.trace(tree.id, Asked::Get, key);
     }
 
-    /// The value of a key. `search` searches one table, and may stop.
+    /// The value of a key. `search` gets a table and the key's hash, and may stop.
     #[inline]
     pub(super) fn find<E: From<Error>>(
         &self,
@@ -114,7 +132,7 @@ impl Reader {
         seq: Seq,
         key: &[u8],
         now: impl Fn() -> Micros,
-        search: &impl Fn(&Arc<Table>) -> Result<Newest, E>,
+        search: &mut impl FnMut(&Arc<Table>, u64) -> Result<Newest, E>,
     ) -> Result<Option<Bytes>, E> {
         let (Some((trailer, value)), cover) = self.newest(tree, seq, key, search)? else {
             return Ok(None);
@@ -133,18 +151,20 @@ impl Reader {
         tree: &TreeView,
         seq: Seq,
         key: &[u8],
-        search: &impl Fn(&Arc<Table>) -> Result<Newest, E>,
+        search: &mut impl FnMut(&Arc<Table>, u64) -> Result<Newest, E>,
     ) -> Result<Newest, E> {
         if tree.mixed {
             return self.newest_in_turns(tree, seq, key, search);
         }
+        // One hash serves the filters of all memtables and files.
+        let hash = hash(key);
         for memtable in std::iter::once(&tree.active).chain(tree.immutables.iter().rev()) {
-            if let Some(newest) = self.newest_in(memtable, seq, key) {
+            if let Some(newest) = self.newest_in(memtable, seq, key, hash) {
                 return Ok(newest);
             }
         }
         for table in tables_over(tree, key) {
-            let (found, cover) = search(table)?;
+            let (found, cover) = search(table, hash)?;
             if found.is_some() || cover > Seq::ZERO {
                 return Ok((found, cover));
             }
@@ -153,15 +173,15 @@ impl Reader {
     }
 
     #[inline]
-    fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8]) -> Option<Newest> {
+    fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8], hash: u64) -> Option<Newest> {
         let cover = match memtable.has_ranges() {
             true => memtable.cover(key, seq),
             false => Seq::ZERO,
         };
-        let found = memtable.newest(key, seq);
+        let found = memtable.newest(key, hash, seq);
         let decided = found.is_some() || cover > Seq::ZERO;
         decided.then(|| {
-            self.shared.counters.memtable_hits.add(1);
+            self.shared.counters.reads.mine().memtable_hits.add(1);
             (found, cover)
         })
     }
@@ -172,15 +192,16 @@ impl Reader {
         tree: &TreeView,
         seq: Seq,
         key: &[u8],
-        search: &impl Fn(&Arc<Table>) -> Result<Newest, E>,
+        search: &mut impl FnMut(&Arc<Table>, u64) -> Result<Newest, E>,
     ) -> Result<Newest, E> {
+        let hash = hash(key);
         for source in tree.sources() {
             let newest = match source {
                 Source::Memtable(memtable) => {
-                    self.newest_in(memtable, seq, key).unwrap_or_default()
+                    self.newest_in(memtable, seq, key, hash).unwrap_or_default()
                 }
                 Source::Run(tables) => match tables.find(key) {
-                    Some(table) => search(table)?,
+                    Some(table) => search(table, hash)?,
                     None => continue,
                 },
             };
@@ -191,23 +212,37 @@ impl Reader {
         Ok((None, Seq::ZERO))
     }
 
-    pub(super) fn search(&self, table: &Table, seq: Seq, key: &[u8]) -> Result<Newest> {
-        let mut stats = ReadStats::default();
+    /// The newest version in a table.
+    pub(super) fn search(
+        &self,
+        table: &Table,
+        seq: Seq,
+        key: &[u8],
+        hash: u64,
+        stats: &mut ReadStats,
+    ) -> Result<Newest> {
         let reader = self.tables.reader(table)?;
         let cover = match table.file.range_tombstones {
             0 => Seq::ZERO,
             _ => reader.range_tombstones().cover(key, seq),
         };
-        let found = reader.get(key, seq, self.tables.cache(), true, &mut stats);
-        self.count_filter(&stats);
+        let found = reader.get_hashed(key, hash, seq, self.tables.cache(), true, stats);
         let hidden = planted::is(Bug::ReadErrorHidden);
         Ok((if hidden { found.unwrap_or(None) } else { found? }, cover))
     }
 
+    /// Counts the filters that a get has checked.
+    #[inline]
     pub(super) fn count_filter(&self, stats: &ReadStats) {
-        self.shared.counters.filter_checks.add(stats.filter_checks);
-        self.shared.counters.filter_negatives.add(stats.filter_negatives);
-        self.shared.counters.filter_false_positives.add(stats.filter_false_positives);
+        let reads = self.shared.counters.reads.mine();
+        let add = |counter: &Counter, count| {
+            if count > 0 {
+                counter.add(count);
+            }
+        };
+        add(&reads.filter_checks, stats.filter_checks);
+        add(&reads.filter_negatives, stats.filter_negatives);
+        add(&reads.filter_false_positives, stats.filter_false_positives);
     }
 
     /// The value of a key whose newest version is an operand.

@@ -25,7 +25,6 @@ use crate::shared::latency::Timed;
 use crate::sync::Mutex;
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -209,8 +208,7 @@ impl Reader {
         for together in order.chunks_mut(KEYS) {
             for index in self.get_together(asked, at, together, &mut found) {
                 let (tree, key) = asked[*index];
-                let search = |table: &Arc<Table>| self.search(table, at.seq, key);
-                found[*index] = self.find(tree, at.seq, key, || at.now, &search);
+                found[*index] = self.find_counted(tree, at.seq, key, || at.now);
             }
         }
         found
@@ -230,10 +228,11 @@ impl Reader {
             for place in 0..left {
                 let index = keys[place];
                 let (tree, key) = asked[index];
-                let stats = Cell::default();
-                let search =
-                    |table: &Arc<Table>| self.search_at_hand(&hand, table, at.seq, key, &stats);
-                let searched = self.find(tree, at.seq, key, || at.now, &search);
+                let mut stats = ReadStats::default();
+                let mut search = |table: &Arc<Table>, hash| {
+                    self.search_at_hand(&hand, table, (at.seq, key, hash), &mut stats)
+                };
+                let searched = self.find(tree, at.seq, key, || at.now, &mut search);
                 if let Err(Stop::Missing(missing)) = searched {
                     round.add(missing, &hand);
                     keys[stopped] = index;
@@ -241,7 +240,7 @@ impl Reader {
                     continue;
                 }
                 // Counted only now, because a stopped search checks its filters again.
-                self.count_filter(&stats.get());
+                self.count_filter(&stats);
                 found[index] = searched.map_err(|stop| match stop {
                     Stop::Failed(error) => error,
                     Stop::Missing(_) => unreachable!("it would have continued above"),
@@ -260,9 +259,8 @@ impl Reader {
         &self,
         hand: &AtHand,
         table: &Arc<Table>,
-        seq: Seq,
-        key: &[u8],
-        counted: &Cell<ReadStats>,
+        (seq, key, hash): (Seq, &[u8], u64),
+        stats: &mut ReadStats,
     ) -> Result<Newest, Stop> {
         let (uid, file) = (table.file.uid, table.file.number);
         let kept = table.attachment.get::<SstReader>();
@@ -273,8 +271,7 @@ impl Reader {
             0 => Seq::ZERO,
             _ => reader.range_tombstones().cover(key, seq),
         };
-        let mut stats = counted.get();
-        let found = reader.get_from(key, seq, &mut stats, |number, _| {
+        let found = reader.get_from(key, hash, seq, stats, |number, _| {
             let held = hand.blocks.get(&(uid, number)).cloned();
             if let Some(block) = held.or_else(|| reader.cached(number, self.tables.cache())) {
                 return Ok(block);
@@ -285,7 +282,6 @@ impl Reader {
                 None => Missing::Reader(table.clone()),
             }))
         })?;
-        counted.set(stats);
         Ok((found, cover))
     }
 

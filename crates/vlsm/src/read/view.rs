@@ -58,20 +58,24 @@ fn first_seq(memtable: &Memtable) -> Seq {
 
 impl TreeView {
     /// All sources, newest first: each holds newer entries of any key than the sources after it.
-    pub fn sources(&self) -> Vec<Source<'_>> {
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_>> {
+        let mut active = Some(&self.active);
+        let mut sealed = self.immutables.iter().rev().peekable();
         let mut runs = self.version.l0.iter().rev().peekable();
-        let mut sources = vec![Source::Memtable(&self.active)];
-        for sealed in self.immutables.iter().rev() {
-            while self.mixed
-                && let Some(run) = runs.next_if(|run| run.seq_min > first_seq(sealed))
-            {
-                sources.push(Source::Run(&run.tables));
+        let mut levels = self.version.levels.iter().filter(|tables| !tables.is_empty());
+        std::iter::from_fn(move || {
+            if let Some(active) = active.take() {
+                return Some(Source::Memtable(active));
             }
-            sources.push(Source::Memtable(sealed));
-        }
-        let levels = self.version.levels.iter().filter(|tables| !tables.is_empty());
-        sources.extend(runs.map(|run| &run.tables).chain(levels).map(Source::Run));
-        sources
+            if let Some(memtable) = sealed.peek() {
+                let newer = runs.next_if(|run| self.mixed && run.seq_min > first_seq(memtable));
+                return match newer {
+                    Some(run) => Some(Source::Run(&run.tables)),
+                    None => sealed.next().map(Source::Memtable),
+                };
+            }
+            runs.next().map(|run| &run.tables).or_else(|| levels.next()).map(Source::Run)
+        })
     }
 
     /// The tree without the first run of L0 that is newer than a sealed memtable, and without

@@ -1,10 +1,11 @@
 //! Counters since the store was opened. Each is a relaxed atomic, beside counters that the same
-//! code uses. The control tick and `stats()` read them.
+//! code uses; those of reads are striped. The control tick and `stats()` read them.
 
 use crate::shared::attribution::Attribution;
 use crate::shared::latency::{Histogram, Latencies};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use vlsm_core::Striped;
 use vlsm_core::event::{JobKind, WaitCause};
 use vlsm_core::version::LEVELS_MAX;
 
@@ -55,6 +56,17 @@ pub(crate) struct LevelCounter {
     pub widest: AtomicU64,
 }
 
+/// The counters of reads.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCounters {
+    pub gets: Counter,
+    pub memtable_hits: Counter,
+    pub scans: Counter,
+    pub filter_checks: Counter,
+    pub filter_negatives: Counter,
+    pub filter_false_positives: Counter,
+}
+
 /// All counters of the engine.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -67,12 +79,7 @@ pub(crate) struct Counters {
     pub waiting_writers: Counter,
     /// Writers among `waiting_writers` that wait for a memtable.
     pub stopped_writers: Counter,
-    pub gets: Counter,
-    pub memtable_hits: Counter,
-    pub scans: Counter,
-    pub filter_checks: Counter,
-    pub filter_negatives: Counter,
-    pub filter_false_positives: Counter,
+    pub reads: Striped<ReadCounters>,
     pub wal_bytes: Counter,
     pub wal_mapped_bytes: Counter,
     pub wal_ready_bytes: Counter,
@@ -104,6 +111,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// The sum of a counter of reads.
+    pub fn reads(&self, counter: fn(&ReadCounters) -> &Counter) -> u64 {
+        self.reads.iter().map(|reads| counter(reads).get()).sum()
+    }
+
     /// The counter of a job's source: flush, L0, L1 and so on.
     pub fn level(&self, kind: JobKind, from: u8) -> &LevelCounter {
         match kind {

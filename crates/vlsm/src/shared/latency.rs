@@ -19,18 +19,16 @@
 //! exactly. No count is lost. If two threads of one shard draw a gap at the same time, the choice
 //! of the sample may be disturbed.
 //!
-//! Threads and locks: relaxed atomics. A thread belongs to one of [`SHARDS`] shards; a shard's
+//! Threads and locks: relaxed atomics, one shard for each group of threads ([`Striped`]); a shard's
 //! histogram is allocated when it is first needed.
 
 use serde::{Deserialize, Serialize};
-use std::cell::Cell;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+use vlsm_core::Striped;
 use vlsm_disk::Env;
 
-/// Shards of each operation's histogram.
-const SHARDS: usize = 16;
 /// Buckets for each power of two, as a power of two.
 const SUB_BITS: u32 = 3;
 const SUB: u64 = 1 << SUB_BITS;
@@ -234,7 +232,6 @@ impl Timed {
 
 /// The operations of one kind that the threads of one shard execute.
 #[derive(Debug)]
-#[repr(align(128))]
 struct Shard {
     /// The number of operations before the next measured one.
     left: AtomicU32,
@@ -283,32 +280,10 @@ impl Shard {
     }
 }
 
-/// The number of the calling thread's shard.
-#[inline]
-fn shard() -> usize {
-    thread_local! {
-        static SHARD: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    match SHARD.get() {
-        usize::MAX => {
-            SHARD.set(next_shard());
-            SHARD.get()
-        }
-        shard => shard,
-    }
-}
-
-/// The shard of a new thread.
-#[cold]
-fn next_shard() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
-}
-
 /// The latencies of a store's operations since it was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
-    shards: [[Shard; SHARDS]; Timed::COUNT],
+    shards: [Striped<Shard>; Timed::COUNT],
 }
 
 /// An operation that is measured.
@@ -321,7 +296,7 @@ impl Latencies {
     /// Begins to measure an operation; none if it is not in the sample.
     #[inline]
     pub fn begin(&self, kind: Timed, env: &dyn Env) -> Option<Started<'_>> {
-        let shard = &self.shards[kind as usize][shard()];
+        let shard = self.shards[kind as usize].mine();
         match shard.is_due(kind.every()) {
             true => Some(shard.begin(env)),
             false => None,

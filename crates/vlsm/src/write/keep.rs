@@ -41,6 +41,7 @@ use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Kind, Seq, Trailer, TreeId};
 use vlsm_disk::record::record_len;
+use vlsm_disk::sst::filter::hash;
 use vlsm_disk::wal;
 
 /// Entries that were sequenced.
@@ -61,6 +62,11 @@ impl Keeps for Writer {
             let Some(tree) = view.find(tree) else { return Kept::Never };
             if !self.may_keep(tree, flushed) {
                 return Kept::Never;
+            }
+            // Asked before the search for newer versions: no writer begins while the sequence is
+            // held, so what a quiet memtable has does not change.
+            if tree.rules.operator.is_some() && !tree.active.is_quiet() {
+                return Kept::None;
             }
             let kept: Vec<&Hot> = match in_between(tree, flushed) {
                 Some(newer) => hot.iter().filter(|hot| may_stay(hot, &newer, flushed)).collect(),
@@ -111,10 +117,7 @@ impl Writer {
         kept: &[&Hot],
     ) -> Option<Sequenced> {
         let holder = tree.active.clone();
-        if kept.is_empty()
-            || self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX
-            || tree.rules.operator.is_some() && !holder.is_quiet()
-        {
+        if kept.is_empty() || self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX {
             return None;
         }
         let mut batch = wal::Batch::default();
@@ -182,7 +185,7 @@ fn may_stay(hot: &Hot, newer: &[Arc<Memtable>], flushed: &[Arc<Memtable>]) -> bo
         memtable.has_ranges() && memtable.cover(&hot.key, Seq::MAX) > hot.seq
     };
     let has_newer = |memtable: &Arc<Memtable>| {
-        let newest = memtable.newest(&hot.key, Seq::MAX);
+        let newest = memtable.newest(&hot.key, hash(&hot.key), Seq::MAX);
         newest.is_some_and(|(trailer, _)| trailer.seq() >= hot.seq)
     };
     let hidden = newer.iter().any(has_newer) && !planted::is(Bug::KeptHidesNewer);

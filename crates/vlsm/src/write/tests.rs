@@ -137,7 +137,7 @@ impl Alone {
 fn shared(env: &Arc<dyn Env>, mut options: Options) -> Arc<Shared> {
     options.set_memory(None);
     let work = env.condition(Duration::ZERO);
-    let bytes = Memtable::arena_bytes(options.policy.tree.memtable_bytes.0 as usize);
+    let bytes = Memtable::block_bytes(options.policy.tree.memtable_bytes.0 as usize);
     let memory = Arc::new(Memory::new(&options, 0, work.clone()));
     let arenas = ArenaPool::new(bytes, 2, 0, memory.arenas.clone());
     let events = Arc::new(Events::new(env.clone(), None, None));
