@@ -184,9 +184,12 @@ impl Store for Engine {
     }
 
     fn scan(&self, start: &[u8], limit: usize) -> StoreResult<usize> {
-        let mut count = 0;
-        for pair in self.db.range(start..).take(limit) {
-            pair?;
+        let (mut count, mut pairs) = (0, self.db.range(start..));
+        while count < limit
+            && let Some(pair) = pairs.next_ref()
+        {
+            let pair = pair?;
+            std::hint::black_box((pair.key(), pair.value()));
             count += 1;
         }
         Ok(count)

@@ -15,13 +15,14 @@ use crate::history::Promise;
 use crate::oracle::{Contents, KeyBounds, Op, Pair, TTL, Write};
 use crate::rng::Rng;
 use crate::world::{MERGES, Mechanisms, SPACES, View, World, pairs};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use twox_hash::XxHash3_64;
-use vlsm::{IngestOptions, Iter};
+use vlsm::{IngestOptions, Iter, PairRef};
 use vlsm_core::{Error, Result};
 
 /// The number of operations of each kind.
@@ -366,11 +367,17 @@ impl Run {
             }
             let forwards = forwards_only || self.rng.one_in(2);
             let walk = &mut self.walks[index];
-            let (found, expected) = match forwards {
-                true => (walk.iter.next(), walk.next()),
-                false => (walk.iter.next_back(), walk.next_back()),
+            // Half of the pairs are lent.
+            let lent = (walk.front + walk.back).is_multiple_of(2);
+            let kept = |pair: PairRef<'_>| (pair.key().to_vec(), pair.value().to_vec());
+            let owned = |(key, value): (Bytes, Bytes)| (key.to_vec(), value.to_vec());
+            let found = match (forwards, lent) {
+                (true, true) => walk.iter.next_ref().transpose()?.map(kept),
+                (true, false) => walk.iter.next().transpose()?.map(owned),
+                (false, true) => walk.iter.next_back_ref().transpose()?.map(kept),
+                (false, false) => walk.iter.next_back().transpose()?.map(owned),
             };
-            let found = found.transpose()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+            let expected = if forwards { walk.next() } else { walk.next_back() };
             same("walk", found, expected)?;
         }
         Ok(())

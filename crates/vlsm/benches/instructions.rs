@@ -15,7 +15,8 @@ use rand::{RngExt, SeedableRng};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Output};
-use vlsm::{Batch, ByteCount, Db, Durability, Keyspace, Options, WriteOptions};
+use std::time::Duration;
+use vlsm::{Batch, ByteCount, Db, Durability, Keyspace, MemoryStats, Options, WriteOptions};
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance.md");
 const HEADING: &str = "## Instructions of each path";
@@ -39,12 +40,14 @@ struct Case {
     run: fn(&Path) -> u64,
 }
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 16] = [
     Case { name: "get-memtable", function: CLIENT, run: |path| gets(&filled(path), 0) },
     Case { name: "get-memtable-user", function: CLIENT, run: user_gets },
     Case { name: "get-level", function: CLIENT, run: |path| gets(&flushed(path), 0) },
+    Case { name: "get-past-memtable", function: CLIENT, run: gets_past_memtable },
     Case { name: "get-absent", function: CLIENT, run: |path| gets(&flushed(path), 1) },
     Case { name: "scan-forward", function: CLIENT, run: |path| scan(&flushed(path), false) },
+    Case { name: "scan-lent", function: CLIENT, run: |path| scan_lent(&flushed(path)) },
     Case { name: "scan-backward", function: CLIENT, run: |path| scan(&flushed(path), true) },
     Case { name: "seek", function: CLIENT, run: |path| seeks(&flushed(path)) },
     Case { name: "put-lazy", function: CLIENT, run: |path| puts(path, Durability::Lazy) },
@@ -224,6 +227,29 @@ fn gets(db: &Db, odd: u64) -> u64 {
     })
 }
 
+/// Gets of keys in the last level, past a nearly full memtable and three runs with other keys.
+fn gets_past_memtable(path: &Path) -> u64 {
+    let configure = |options: &mut Options| {
+        options.policy.tree.memtable_bytes = ByteCount::mib(2);
+        options.workers = 1;
+    };
+    let db = Db::builder(path.join("store")).configure(configure).open().expect("a new store");
+    let main = db.default_keyspace();
+    (0..KEYS).for_each(|number| put(&main, key(2 * number)));
+    db.flush().expect("can be flushed");
+    main.compact_range(..).expect("can be compacted");
+    assert_eq!(main.len().expect("reads"), KEYS);
+    // Each of the first three parts fills a memtable, and the memory of the next one is made ahead.
+    for numbers in [0..10_000, 10_000..20_000, 20_000..30_000, 30_000..36_000] {
+        numbers.for_each(|number| put(&main, key(2 * number + 1)));
+        let settled = |memory: MemoryStats| memory.sealed.0 == 0 && memory.spare.0 > 0;
+        while !settled(db.stats().memory) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    gets(&db, 0)
+}
+
 /// Gets of keys of YCSB's form from a memtable.
 fn user_gets(path: &Path) -> u64 {
     let db = filled_with(path, user_key);
@@ -241,6 +267,15 @@ fn scan(db: &Db, backward: bool) -> u64 {
     counted(|_| {
         let pair = if backward { iter.next_back() } else { iter.next() };
         pair.expect("a pair").expect("reads");
+    })
+}
+
+/// Pairs of one long scan, looked at without a copy.
+fn scan_lent(db: &Db) -> u64 {
+    let mut iter = db.default_keyspace().iter();
+    counted(|_| {
+        let pair = iter.next_ref().expect("a pair").expect("reads");
+        assert!(pair.key().len() == 24 && pair.value() == VALUE);
     })
 }
 

@@ -13,9 +13,10 @@ use crate::bounds::KeyBounds;
 use crate::catalog::KeyspaceInfo;
 use crate::held::Held;
 use crate::read::merge_cursor::Direction;
-use crate::read::pins::{Holds, Pin, Walk};
-use crate::read::user_cursor::{Pair, UserCursor};
+use crate::read::pins::{Holds, Pin, Side, Walk};
+use crate::read::user_cursor::UserCursor;
 use crate::shared::latency::Timed;
+use crate::sync::MutexGuard;
 use crate::trace::Asked;
 use crate::write::batch::other_store;
 use bytes::Bytes;
@@ -61,11 +62,8 @@ use vlsm_core::planted::{self, Bug};
 /// # }
 /// ```
 pub struct Iter {
-    info: Arc<KeyspaceInfo>,
-    held: Arc<Held>,
+    place: Place,
     pin: Pin,
-    lo: Bound<Bytes>,
-    hi: Bound<Bytes>,
     front: End,
     back: End,
     finished: bool,
@@ -77,46 +75,86 @@ pub struct Iter {
     returned: u64,
 }
 
-/// The position of one end of an iterator.
+/// What an iterator walks over.
+struct Place {
+    info: Arc<KeyspaceInfo>,
+    held: Arc<Held>,
+    lo: Bound<Bytes>,
+    hi: Bound<Bytes>,
+}
+
+/// The position of one end of an iterator. [`Holds`] has the key that was returned last.
 struct End {
-    /// The bound at which the walk starts.
-    from: Bound<Bytes>,
     region: usize,
-    /// The key that was returned last, if `returned`.
-    key: Vec<u8>,
-    returned: bool,
+    /// The key of the last seek, at which the walk starts instead of at the iterator's bound.
+    sought: Option<Bytes>,
 }
 
 impl End {
-    fn at(keyspace: &KeyspaceInfo, from: Bound<Bytes>, unbounded: usize) -> Self {
-        let region = match &from {
+    /// At a bound of the iterator.
+    fn at(keyspace: &KeyspaceInfo, bound: &Bound<Bytes>, unbounded: usize) -> Self {
+        let region = match bound {
             Bound::Included(key) | Bound::Excluded(key) => keyspace.region_of(key),
             Bound::Unbounded => unbounded,
         };
-        Self { from, region, key: Vec::new(), returned: false }
+        Self { region, sought: None }
     }
 
-    /// The bound from which a walk continues: behind the key that was returned last.
-    fn resume(&self) -> Bound<&[u8]> {
-        match self.last() {
-            Some(key) => Bound::Excluded(key),
-            None => self.from.as_ref().map(|key| &key[..]),
+    /// The bound of the walk, given that of the iterator.
+    fn from<'a>(&'a self, bound: &'a Bound<Bytes>) -> Bound<&'a [u8]> {
+        match &self.sought {
+            Some(key) => Bound::Included(key),
+            None => bound.as_ref().map(|key| &key[..]),
+        }
+    }
+}
+
+/// A pair that an iterator lends until its next step ([`Iter::next_ref`]).
+///
+/// While it exists, the engine cannot take back the memory and the files that the iterator reads,
+/// so do not keep it for long. It stays on its thread, because it holds a lock of the iterator; if
+/// it is leaked ([`std::mem::forget`]), the iterator's next step waits for ever. To keep the pair
+/// itself, call [`PairRef::to_owned`].
+pub struct PairRef<'a> {
+    holds: MutexGuard<'a, Holds>,
+    direction: Direction,
+}
+
+impl PairRef<'_> {
+    fn cursor(&self) -> &UserCursor {
+        match self.direction {
+            Direction::Forward => self.holds.front.cursor(),
+            Direction::Backward => self.holds.back.cursor(),
         }
     }
 
-    /// The key that was returned last.
+    /// The key.
+    #[must_use]
     #[inline]
-    fn last(&self) -> Option<&[u8]> {
-        self.returned.then_some(&self.key[..])
+    pub fn key(&self) -> &[u8] {
+        self.cursor().key()
     }
 
-    /// Remembers the key that was returned. The key is copied, because a second owner of the
-    /// caller's key would cost an allocation.
+    /// The value.
+    #[must_use]
     #[inline]
-    fn set_last(&mut self, key: &[u8]) {
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.returned = true;
+    pub fn value(&self) -> &[u8] {
+        self.cursor().value()
+    }
+
+    /// Key and value as the iterator's [`next`](Iter::next) returns them: the key copied, the value
+    /// shared with the block that holds it.
+    #[must_use]
+    #[inline]
+    pub fn to_owned(&self) -> (Bytes, Bytes) {
+        let cursor = self.cursor();
+        (Bytes::copy_from_slice(cursor.key()), cursor.value_shared())
+    }
+}
+
+impl std::fmt::Debug for PairRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PairRef").finish_non_exhaustive()
     }
 }
 
@@ -148,21 +186,21 @@ impl Iter {
         lo: Bound<Bytes>,
         hi: Bound<Bytes>,
     ) -> Self {
-        let front = End::at(keyspace, lo.clone(), 0);
-        let back = End::at(keyspace, hi.clone(), keyspace.region_count() - 1);
+        let front = End::at(keyspace, &lo, 0);
+        let back = End::at(keyspace, &hi, keyspace.region_count() - 1);
         let finished = is_empty(&lo, &hi);
         let engine = &held.engine;
         engine.shared.counters.reads.mine().scans.add(1);
         engine.reader.admit(1);
         let pin = Pin::new(&engine.reader);
         let begun = engine.shared.tracer.is_on().then(|| engine.shared.env.now());
-        let (info, returned, failed) = (keyspace.clone(), 0, None);
-        Self { info, held, pin, lo, hi, front, back, finished, failed, begun, returned }
+        let place = Place { info: keyspace.clone(), held, lo, hi };
+        Self { place, pin, front, back, finished, failed: None, begun, returned: 0 }
     }
 
     /// Another iterator over the same state of the keyspace.
     pub(crate) fn again(&self, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
-        Self::within(&self.info, self.held.clone(), lo, hi)
+        Self::within(&self.place.info, self.place.held.clone(), lo, hi)
     }
 
     /// The key whose operands could not be combined, if the last result was [`Error::MergeFailed`]
@@ -176,112 +214,164 @@ impl Iter {
     /// Moves the front to the first pair at or after `key`, forwards or backwards, within the
     /// iterator's range. The back stays where it is.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        let Place { info, lo, hi, .. } = &self.place;
         let key = Bytes::copy_from_slice(key.as_ref());
-        let below = match &self.lo {
+        let below = match lo {
             Bound::Included(lo) => key < *lo,
             Bound::Excluded(lo) => key <= *lo,
             Bound::Unbounded => false,
         };
-        let from = if below { self.lo.clone() } else { Bound::Included(key) };
-        self.finished = is_empty(&from, &self.hi);
+        self.front = match below {
+            true => End::at(info, lo, 0),
+            false => End { region: info.region_of(&key), sought: Some(key) },
+        };
+        self.finished = is_empty(&self.front.from(lo), hi);
         self.failed = None;
-        self.front = End::at(&self.info, from, 0);
-        self.pin.lock().front = None;
+        self.pin.lock().front = Side::default();
     }
 
-    /// A walk over an end's region, from the position of the end.
-    fn walk(&self, end: &End, direction: Direction) -> Result<Walk> {
+    /// The next pair, lent instead of owned: the key and the value stay where the iterator reads
+    /// them, so a scan takes less time. Otherwise as [`next`](Self::next), with which it may
+    /// alternate.
+    ///
+    /// ```
+    /// # fn main() -> vlsm::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = vlsm::Db::open(folder.path().join("store"))?;
+    /// for key in ["a", "b", "c"] {
+    ///     db.put(key, [1; 10])?;
+    /// }
+    /// let mut bytes = 0;
+    /// let mut pairs = db.range("b"..);
+    /// while let Some(pair) = pairs.next_ref() {
+    ///     let pair = pair?;
+    ///     bytes += pair.key().len() + pair.value().len();
+    /// }
+    /// assert_eq!(bytes, 22);
+    /// # drop(pairs);
+    /// # db.close()
+    /// # }
+    /// ```
+    pub fn next_ref(&mut self) -> Option<Result<PairRef<'_>>> {
+        self.step(Direction::Forward)
+    }
+
+    /// As [`Iter::next_ref`], from the back.
+    pub fn next_back_ref(&mut self) -> Option<Result<PairRef<'_>>> {
+        self.step(Direction::Backward)
+    }
+
+    /// Moves one end to its next pair.
+    #[inline]
+    fn step(&mut self, direction: Direction) -> Option<Result<PairRef<'_>>> {
+        if self.finished {
+            return None;
+        }
+        let mut holds = self.pin.lock();
+        let moved = match direction {
+            Direction::Forward => self.place.next(&mut self.front, &self.back, &mut holds),
+            Direction::Backward => self.place.next_back(&mut self.back, &self.front, &mut holds),
+        };
+        self.failed = None;
+        if !matches!(moved, Ok(true)) {
+            self.finished = moved.is_ok() || !planted::is(Bug::IteratorPastError);
+            if self.finished {
+                holds.release();
+            }
+            return moved.err().map(Err);
+        }
+        let pair = PairRef { holds, direction };
+        if let Some(error) = pair.cursor().failure() {
+            self.failed = Some(Bytes::copy_from_slice(pair.key()));
+            return Some(Err(error.clone()));
+        }
+        self.returned += 1;
+        Some(Ok(pair))
+    }
+}
+
+impl Place {
+    /// Moves the front to the next pair, and returns whether there is one before the back.
+    fn next(&self, front: &mut End, back: &End, holds: &mut Holds) -> Result<bool> {
+        while front.region <= back.region {
+            if self.advance(front, holds, Direction::Forward)? {
+                let key = holds.front.at();
+                let past_end = match &self.hi {
+                    Bound::Included(hi) => key > &hi[..],
+                    Bound::Excluded(hi) => key >= &hi[..],
+                    Bound::Unbounded => false,
+                };
+                let inside = !past_end && holds.back.last().is_none_or(|back| key < back);
+                if inside {
+                    holds.front.note_last();
+                }
+                return Ok(inside);
+            }
+            front.region += 1;
+        }
+        Ok(false)
+    }
+
+    /// The same for the back.
+    fn next_back(&self, back: &mut End, front: &End, holds: &mut Holds) -> Result<bool> {
+        loop {
+            if self.advance(back, holds, Direction::Backward)? {
+                let key = holds.back.at();
+                let past_end = match front.from(&self.lo) {
+                    Bound::Included(lo) => key < lo,
+                    Bound::Excluded(lo) => key <= lo,
+                    Bound::Unbounded => false,
+                };
+                let inside = !past_end && holds.front.last().is_none_or(|front| key > front);
+                if inside {
+                    holds.back.note_last();
+                }
+                return Ok(inside);
+            }
+            if back.region <= front.region {
+                return Ok(false);
+            }
+            back.region -= 1;
+        }
+    }
+
+    /// Moves the walk of an end on, and begins it if necessary. Returns false after the last pair
+    /// of the end's region.
+    #[inline]
+    fn advance(&self, end: &End, holds: &mut Holds, direction: Direction) -> Result<bool> {
+        let shared = &self.held.engine.shared;
+        shared.health.check_open()?;
+        let side = holds.side(direction);
+        let mut started = None;
+        if side.walk.is_none() {
+            started = shared.begin(Timed::Seek);
+            side.walk = Some(self.walk(end, side.last(), direction)?);
+        }
+        let walk = side.walk.as_mut().expect("it has begun");
+        let any = walk.cursor.advance()?;
+        shared.end(started);
+        if !any {
+            side.walk = None;
+        }
+        Ok(any)
+    }
+
+    /// A walk over an end's region, from behind the key that was returned last.
+    fn walk(&self, end: &End, last: Option<&[u8]>, direction: Direction) -> Result<Walk> {
         let engine = &self.held.engine;
         if self.info.store != engine.shared.store_uid {
             return Err(other_store());
         }
         let (tree, kept) = self.held.tree(&self.info, end.region)?;
         let since = (!kept).then(|| engine.shared.env.now());
-        let at = self.held.at;
-        let cursor = UserCursor::new(&tree, engine.reader.tables(), at, direction, end.resume())?;
+        let from = match (last, direction) {
+            (Some(key), _) => Bound::Excluded(key),
+            (None, Direction::Forward) => end.from(&self.lo),
+            (None, Direction::Backward) => end.from(&self.hi),
+        };
+        let (tables, at) = (engine.reader.tables(), self.held.at);
+        let cursor = UserCursor::new(&tree, tables, at, direction, from)?;
         Ok(Walk { cursor, tree, since })
-    }
-
-    /// The next pair of an end's region; none after the last one.
-    fn step(&self, direction: Direction) -> Result<Option<Pair>> {
-        self.held.engine.shared.health.check_open()?;
-        let mut holds = self.pin.lock();
-        let (walk, end) = match direction {
-            Direction::Forward => (&mut holds.front, &self.front),
-            Direction::Backward => (&mut holds.back, &self.back),
-        };
-        let mut started = None;
-        let walk = match walk {
-            Some(walk) => walk,
-            None => {
-                started = self.held.engine.shared.begin(Timed::Seek);
-                walk.insert(self.walk(end, direction)?)
-            }
-        };
-        let pair = walk.cursor.next_pair()?;
-        self.held.engine.shared.end(started);
-        if pair.is_none() {
-            match direction {
-                Direction::Forward => holds.front = None,
-                Direction::Backward => holds.back = None,
-            }
-        }
-        Ok(pair)
-    }
-
-    fn advance_front(&mut self) -> Result<Option<Pair>> {
-        while self.front.region <= self.back.region {
-            if let Some((key, value)) = self.step(Direction::Forward)? {
-                let past_end = match &self.hi {
-                    Bound::Included(hi) => key > *hi,
-                    Bound::Excluded(hi) => key >= *hi,
-                    Bound::Unbounded => false,
-                };
-                let met = self.back.last().is_some_and(|back| key >= *back);
-                return Ok((!past_end && !met).then_some((key, value)));
-            }
-            self.front.region += 1;
-        }
-        Ok(None)
-    }
-
-    fn advance_back(&mut self) -> Result<Option<Pair>> {
-        loop {
-            if let Some((key, value)) = self.step(Direction::Backward)? {
-                let past_end = match &self.front.from {
-                    Bound::Included(lo) => key < *lo,
-                    Bound::Excluded(lo) => key <= *lo,
-                    Bound::Unbounded => false,
-                };
-                let met = self.front.last().is_some_and(|front| key <= *front);
-                return Ok((!past_end && !met).then_some((key, value)));
-            }
-            if self.back.region <= self.front.region {
-                return Ok(None);
-            }
-            self.back.region -= 1;
-        }
-    }
-
-    /// Returns the outcome of a step, and records the end or the failed key.
-    fn outcome(&mut self, step: Result<Option<Pair>>) -> Option<Result<(Bytes, Bytes)>> {
-        let goes_on = step.is_err() && planted::is(Bug::IteratorPastError);
-        self.finished = !matches!(step, Ok(Some(_))) && !goes_on;
-        if self.finished {
-            *self.pin.lock() = Holds::default();
-        }
-        self.failed = None;
-        match step.transpose()? {
-            Ok((key, Ok(value))) => {
-                self.returned += 1;
-                Some(Ok((key, value)))
-            }
-            Ok((key, Err(error))) => {
-                self.failed = Some(key);
-                Some(Err(error))
-            }
-            Err(error) => Some(Err(error)),
-        }
     }
 }
 
@@ -289,14 +379,15 @@ impl Drop for Iter {
     /// Records the scan, if a trace runs.
     fn drop(&mut self) {
         if let Some(begun) = self.begun {
-            let key = match &self.lo {
+            let Place { info, held, lo, .. } = &self.place;
+            let key = match lo {
                 Bound::Included(key) | Bound::Excluded(key) => &key[..],
                 Bound::Unbounded => &[],
             };
             // If the keyspace was dropped since, the scan is not traced.
-            let Ok(tree) = self.info.tree_of(key) else { return };
+            let Ok(tree) = info.tree_of(key) else { return };
             let scan = (tree, Asked::Scan(self.returned), key);
-            let shared = &self.held.engine.shared;
+            let shared = &held.engine.shared;
             shared.tracer.record(&shared.io, begun, [scan].into_iter());
         }
     }
@@ -306,27 +397,13 @@ impl Iterator for Iter {
     type Item = Result<(Bytes, Bytes)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.finished {
-            return None;
-        }
-        let step = self.advance_front();
-        if let Ok(Some((key, _))) = &step {
-            self.front.set_last(key);
-        }
-        self.outcome(step)
+        self.step(Direction::Forward).map(|pair| pair.map(|pair| pair.to_owned()))
     }
 }
 
 impl DoubleEndedIterator for Iter {
     fn next_back(&mut self) -> Option<Self::Item> {
-        if self.finished {
-            return None;
-        }
-        let step = self.advance_back();
-        if let Ok(Some((key, _))) = &step {
-            self.back.set_last(key);
-        }
-        self.outcome(step)
+        self.step(Direction::Backward).map(|pair| pair.map(|pair| pair.to_owned()))
     }
 }
 
@@ -334,20 +411,30 @@ impl std::iter::FusedIterator for Iter {}
 
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Iter").field("keyspace", &self.info.name()).finish_non_exhaustive()
+        f.debug_struct("Iter").field("keyspace", &self.place.info.name()).finish_non_exhaustive()
     }
 }
 
 /// The number of pairs that are left.
-pub(crate) fn count(mut pairs: impl Iterator<Item = Result<(Bytes, Bytes)>>) -> Result<u64> {
-    pairs.try_fold(0, |count, pair| pair.map(|_| count + 1))
+pub(crate) fn count(mut pairs: Iter) -> Result<u64> {
+    let mut count = 0;
+    while let Some(pair) = pairs.next_ref() {
+        pair?;
+        count += 1;
+    }
+    Ok(count)
 }
 
-pub(crate) fn is_empty(lo: &Bound<Bytes>, hi: &Bound<Bytes>) -> bool {
+/// Whether no key lies between two bounds.
+pub(crate) fn is_empty<Lo, Hi>(lo: &Bound<Lo>, hi: &Bound<Hi>) -> bool
+where
+    Lo: AsRef<[u8]>,
+    Hi: AsRef<[u8]>,
+{
     match (lo, hi) {
-        (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
+        (Bound::Included(lo), Bound::Included(hi)) => lo.as_ref() > hi.as_ref(),
         (Bound::Included(lo) | Bound::Excluded(lo), Bound::Included(hi) | Bound::Excluded(hi)) => {
-            lo >= hi
+            lo.as_ref() >= hi.as_ref()
         }
         _ => false,
     }

@@ -89,7 +89,7 @@ pub use control::chain::ChainSummary;
 pub use db::{Builder, Db};
 pub use external::{SstFile, SstFileWriter};
 pub use ingest::{IngestOptions, IngestReport};
-pub use iter::Iter;
+pub use iter::{Iter, PairRef};
 pub use keyspace::Keyspace;
 pub use options::{Compression, Durability, Options, WriteOptions};
 pub use read::size::ApproximateSize;

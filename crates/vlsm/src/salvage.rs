@@ -72,7 +72,7 @@ pub struct Salvage {
     /// A pair that comes after `told`.
     found: Option<(Bytes, Bytes)>,
     /// The last key whose operands could not be combined.
-    failed_at: Option<Vec<u8>>,
+    failed_at: Option<Bytes>,
     finished: bool,
 }
 
@@ -154,12 +154,19 @@ impl Salvage {
                     self.walk.insert(walk)
                 }
             };
-            let pair = walk.next_pair();
-            let key = walk.last_key().to_vec();
+            // Damage right behind the pair may concern its key, too.
+            let pair = walk.advance().and_then(|any| {
+                let value = match walk.failure() {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(walk.value_shared()),
+                };
+                walk.leave().map(|()| any.then_some(value))
+            });
+            let key = Bytes::copy_from_slice(walk.key());
             self.note_damages();
             match pair {
                 Ok(None) => return Ok(None),
-                Ok(Some((key, value))) => {
+                Ok(Some(value)) => {
                     self.near.retain(|range| !range.ends_before(&key));
                     let damaged = self.near.iter().any(|range| range.contains(&key));
                     match value {

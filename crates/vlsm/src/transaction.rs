@@ -26,7 +26,6 @@ use crate::batch::Batch;
 use crate::bounds::KeyBounds;
 use crate::db::Db;
 use crate::handle::Handle;
-use crate::iter::count;
 use crate::keyspace::Keyspace;
 use crate::options::WriteOptions;
 use crate::own_writes::{OwnWrites, Say};
@@ -385,7 +384,7 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn len(&self, keyspace: &Keyspace) -> Result<u64> {
-        count(self.iter(keyspace))
+        self.iter(keyspace).try_fold(0, |count, pair| pair.map(|_| count + 1))
     }
 
     /// All pairs of a keyspace. As [`Transaction::range`].

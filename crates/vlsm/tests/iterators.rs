@@ -6,7 +6,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
-use vlsm::{Batch, ByteCount, Db, Iter, Keyspace, KeyspaceOptions, Snapshot, WriteOptions};
+use vlsm::{Batch, ByteCount, Bytes, Db, Iter, Keyspace, KeyspaceOptions};
+use vlsm::{PairRef, Snapshot, WriteOptions};
 
 /// `>` next, `<` next_back, `>9` nine of them, `@250` seek to k250; `overwrite`, `flush` and
 /// `compact` happen to the store.
@@ -105,16 +106,26 @@ impl Turning {
         }
         for _ in 0..rest.parse().unwrap_or(1) {
             let (front, back) = self.at;
-            let (found, expected) = match (turn, front < back) {
-                (">", more) => (self.iter.next(), more.then_some(front)),
-                (_, more) => (self.iter.next_back(), more.then(|| back - 1)),
+            // Half of the pairs are lent.
+            let lent = (front + back).is_multiple_of(2);
+            let kept = |pair: PairRef<'_>| (pair.key().to_vec(), pair.value().to_vec());
+            let owned = |(key, value): (Bytes, Bytes)| (key.to_vec(), value.to_vec());
+            let found = match (turn, lent) {
+                (">", true) => self.iter.next_ref().map(|pair| pair.map(kept)),
+                (">", false) => self.iter.next().map(|pair| pair.map(owned)),
+                (_, true) => self.iter.next_back_ref().map(|pair| pair.map(kept)),
+                (_, false) => self.iter.next_back().map(|pair| pair.map(owned)),
+            };
+            let expected = match (turn, front < back) {
+                (">", more) => more.then_some(front),
+                (_, more) => more.then(|| back - 1),
             };
             match (turn, expected) {
                 (_, None) => {}
                 (">", Some(_)) => self.at.0 += 1,
                 (_, Some(_)) => self.at.1 -= 1,
             }
-            let found = found.transpose().unwrap().map(|(k, v)| (k.to_vec(), v.to_vec()));
+            let found = found.transpose().unwrap();
             let expected = expected.map(|index| self.pairs[index].clone());
             assert_eq!(found, expected, "{word:?} in {line:?}");
         }

@@ -11,13 +11,14 @@
 //!    [`HELD_MAX`].
 //!
 //! So a scan of any length, even an idle one, holds outdated memtables and dead files only for
-//! about that time.
+//! about that time, and as long as its owner keeps a pair that it lent.
 //!
-//! Threads and locks: an iterator locks its `Holds`, also over file reads; the engine uses
-//! `try_lock`, and unlocks before it drops the walks. The list of open iterators is locked for a
-//! short time.
+//! Threads and locks: an iterator locks its `Holds`, also over file reads and while it lends a
+//! pair; the engine uses `try_lock`, and unlocks before it drops the walks. The list of open
+//! iterators is locked for a short time.
 
 use crate::read::Reader;
+use crate::read::merge_cursor::Direction;
 use crate::read::user_cursor::UserCursor;
 use crate::read::view::TreeView;
 use crate::sync::{Mutex, MutexGuard};
@@ -37,11 +38,74 @@ pub(crate) struct Walk {
     pub since: Option<Duration>,
 }
 
-/// The walks of an open iterator, one for each end that has begun.
+/// One end of an open iterator.
+#[derive(Default)]
+pub(crate) struct Side {
+    /// Its walk, from the first pair on.
+    pub walk: Option<Walk>,
+    /// The key that was returned last, if `returned`.
+    key: Vec<u8>,
+    returned: bool,
+}
+
+impl Side {
+    /// Its walk's cursor.
+    ///
+    /// # Panics
+    /// If no walk has begun.
+    #[inline]
+    pub fn cursor(&self) -> &UserCursor {
+        &self.walk.as_ref().expect("its walk has begun").cursor
+    }
+
+    /// The key on which its walk is.
+    ///
+    /// # Panics
+    /// As [`Side::cursor`].
+    #[inline]
+    pub fn at(&self) -> &[u8] {
+        self.cursor().key()
+    }
+
+    /// The key that was returned last.
+    #[inline]
+    pub fn last(&self) -> Option<&[u8]> {
+        self.returned.then_some(&self.key[..])
+    }
+
+    /// Remembers the key that its walk is on. The key is copied, because the walk may be ended
+    /// before the next step.
+    #[inline]
+    pub fn note_last(&mut self) {
+        if let Some(walk) = &self.walk {
+            self.key.clear();
+            self.key.extend_from_slice(walk.cursor.key());
+            self.returned = true;
+        }
+    }
+}
+
+/// Both ends of an open iterator.
 #[derive(Default)]
 pub(crate) struct Holds {
-    pub front: Option<Walk>,
-    pub back: Option<Walk>,
+    pub front: Side,
+    pub back: Side,
+}
+
+impl Holds {
+    /// The end that moves in a direction.
+    #[inline]
+    pub fn side(&mut self, direction: Direction) -> &mut Side {
+        match direction {
+            Direction::Forward => &mut self.front,
+            Direction::Backward => &mut self.back,
+        }
+    }
+
+    /// Ends both walks.
+    pub fn release(&mut self) {
+        (self.front.walk, self.back.walk) = (None, None);
+    }
 }
 
 /// The holds of all open iterators.
@@ -92,7 +156,7 @@ impl Reader {
         let mut again: Option<Duration> = None;
         for holds in open {
             let Some(mut held) = holds.try_lock() else {
-                // The iterator is in a step.
+                // The iterator is in a step, or lends a pair.
                 again = again.into_iter().chain([now + HELD_MAX]).min();
                 continue;
             };
@@ -103,10 +167,10 @@ impl Reader {
                     let current = view.find_any(walk.tree.id);
                     !current.is_some_and(|current| Arc::ptr_eq(&walk.tree, current))
                 };
-                let Some(walk) = end.as_mut().filter(outdated) else { continue };
+                let Some(walk) = end.walk.as_mut().filter(outdated) else { continue };
                 let Some(until) = walk.since.map(|since| since + HELD_MAX) else { continue };
                 if until <= now {
-                    taken.extend(end.take());
+                    taken.extend(end.walk.take());
                 } else {
                     again = again.into_iter().chain([until]).min();
                 }

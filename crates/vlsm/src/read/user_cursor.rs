@@ -3,7 +3,8 @@
 //! The visible versions of each user key are resolved (`resolve`); usually the newest one decides.
 //! Forwards the newest version comes first. Backwards it comes last, so the walk resolves from the
 //! oldest version until the user key changes. Range tombstones are looked up by key (`covers`). If
-//! the merge operator fails, the error concerns the key alone, and the walk continues.
+//! the merge operator fails, the error concerns the key alone, and the walk continues. Forwards the
+//! walk stays on the entry of a pair until it goes on, so a reader may look at it without a copy.
 //!
 //! Long deleted ranges are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row, the
 //! sources that are older than it skip to its end. All entries in these sources are older than the
@@ -21,10 +22,7 @@ use crate::rules::resolve::{Meaning, Resolver, meaning};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Result, Seq, Tables, Trailer};
-
-/// A key and its value, or the error of a merge operator that could not combine its operands.
-pub(crate) type Pair = (Bytes, Result<Bytes>);
+use vlsm_core::{Cursor, Error, Result, Seq, Tables, Trailer};
 
 /// The number of keys in a row that a range tombstone hides before the walk skips the rest.
 const HIDDEN_MAX: u32 = 8;
@@ -40,9 +38,20 @@ pub(crate) struct UserCursor {
     at: Moment,
     /// The number of keys hidden in a row.
     hidden: u32,
-    /// The user key last returned or skipped; its other entries are skipped.
+    /// The user key last reached or skipped; its other entries are skipped.
     last_key: Vec<u8>,
     has_last: bool,
+    /// The value of the last key; none if the walk is on no pair.
+    found: Option<Found>,
+}
+
+/// The value of a pair.
+enum Found {
+    /// That of the merge's current entry, from this offset on. The merge stays on the entry until
+    /// the walk goes on.
+    Entry(usize),
+    /// One that is not in the merge's entry, or the error of the merge operator.
+    Resolved(Result<Bytes>),
 }
 
 impl UserCursor {
@@ -68,11 +77,14 @@ impl UserCursor {
         from: Bound<&[u8]>,
         run: &dyn Fn(&Tables) -> Box<dyn Cursor + Send>,
     ) -> Result<Self> {
-        let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::new();
+        let count = 1 + tree.immutables.len() + tree.version.l0.len() + tree.version.levels.len();
+        let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::with_capacity(count);
         let mut covers = Covers::new(cache.clone(), at.seq);
-        let mut older = Vec::new();
+        let mut older = Vec::with_capacity(count);
         for source in tree.sources() {
             match source {
+                // All entries and range tombstones that the reader may see are counted by now.
+                Source::Memtable(memtable) if memtable.is_empty() => {}
                 Source::Memtable(memtable) => {
                     for part in memtable.parts() {
                         covers.add_memtable(older.len(), &part);
@@ -96,6 +108,7 @@ impl UserCursor {
             hidden: 0,
             last_key: Vec::new(),
             has_last: false,
+            found: None,
         };
         this.seek(from)?;
         Ok(this)
@@ -104,6 +117,7 @@ impl UserCursor {
     /// Starts again at a bound.
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<()> {
         self.has_last = false;
+        self.found = None;
         let (key, before_key) = match (from, self.direction) {
             (Bound::Unbounded, _) => return self.merge.seek_start(),
             (Bound::Included(key), Direction::Forward) => (key, true),
@@ -120,25 +134,67 @@ impl UserCursor {
         self.merge.seek(&after, Trailer::FIRST)
     }
 
-    /// The key that the last call of [`UserCursor::next_pair`] reached, even if it failed.
-    pub fn last_key(&self) -> &[u8] {
+    /// The key that the last call of [`UserCursor::advance`] reached, even if it failed.
+    pub fn key(&self) -> &[u8] {
         &self.last_key
     }
 
-    /// The next pair in the walk's direction.
+    /// The value of the pair on which the walk is; empty if it is on none.
+    pub fn value(&self) -> &[u8] {
+        match &self.found {
+            Some(Found::Entry(skip)) => {
+                self.merge.entry().map_or(&[], |entry| &entry.value[*skip..])
+            }
+            Some(Found::Resolved(Ok(value))) => value,
+            Some(Found::Resolved(Err(_))) | None => &[],
+        }
+    }
+
+    /// The same, to keep.
+    pub fn value_shared(&self) -> Bytes {
+        match &self.found {
+            Some(Found::Entry(0)) => self.merge.value_shared(),
+            Some(Found::Entry(skip)) => self.merge.value_shared().slice(*skip..),
+            Some(Found::Resolved(Ok(value))) => value.clone(),
+            Some(Found::Resolved(Err(_))) | None => Bytes::new(),
+        }
+    }
+
+    /// The error of a merge operator that could not combine the operands of the key.
+    pub fn failure(&self) -> Option<&Error> {
+        match &self.found {
+            Some(Found::Resolved(Err(error))) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Goes to the next pair in the walk's direction. Returns false if there is none.
     ///
     /// # Errors
-    /// Errors of reading; the walk is over then. An error of the merge operator is in the pair.
-    pub fn next_pair(&mut self) -> Result<Option<Pair>> {
+    /// Errors of reading; the walk is over then. An error of the merge operator belongs to its key
+    /// ([`UserCursor::failure`]).
+    pub fn advance(&mut self) -> Result<bool> {
+        self.leave()?;
         match self.direction {
             Direction::Forward => self.next_forward(),
             Direction::Backward => self.next_backward(),
         }
     }
 
-    fn next_forward(&mut self) -> Result<Option<Pair>> {
+    /// Leaves the pair, and reads the next entry.
+    ///
+    /// # Errors
+    /// As [`UserCursor::advance`].
+    pub fn leave(&mut self) -> Result<()> {
+        match self.found.take() {
+            Some(Found::Entry(_)) => self.merge.step(),
+            _ => Ok(()),
+        }
+    }
+
+    fn next_forward(&mut self) -> Result<bool> {
         loop {
-            let Some(entry) = self.merge.entry() else { return Ok(None) };
+            let Some(entry) = self.merge.entry() else { return Ok(false) };
             let trailer = entry.trailer;
             let decided = self.has_last && entry.key == &self.last_key[..];
             if decided || trailer.seq() > self.at.seq {
@@ -149,23 +205,20 @@ impl UserCursor {
             self.last_key.extend_from_slice(entry.key);
             self.has_last = true;
             let cover = cover(&mut self.covers, &self.last_key)?;
-            let value = match meaning(trailer, entry.value, cover, || self.at.now)? {
-                Meaning::Absent => None,
-                Meaning::Value(0) => Some(self.merge.value_shared()),
-                Meaning::Value(skip) => Some(self.merge.value_shared().slice(skip..)),
+            match meaning(trailer, entry.value, cover, || self.at.now)? {
+                Meaning::Absent => {}
+                Meaning::Value(skip) => {
+                    self.hidden = 0;
+                    self.found = Some(Found::Entry(skip));
+                    return Ok(true);
+                }
                 Meaning::Operand => {
-                    let value = self.add_up_forward(cover)?;
-                    if let Some(value) = value {
-                        return Ok(Some((Bytes::copy_from_slice(&self.last_key), value)));
+                    self.found = self.add_up_forward(cover)?.map(Found::Resolved);
+                    if self.found.is_some() {
+                        return Ok(true);
                     }
                     continue;
                 }
-            };
-            if let Some(value) = value {
-                self.hidden = 0;
-                let pair = (Bytes::copy_from_slice(entry.key), Ok(value));
-                self.merge.step()?;
-                return Ok(Some(pair));
             }
             self.merge.step()?;
             self.pass_hidden(trailer.seq() < cover)?;
@@ -190,9 +243,9 @@ impl UserCursor {
         Ok(resolver.finish(&self.rules, &self.last_key).transpose())
     }
 
-    fn next_backward(&mut self) -> Result<Option<Pair>> {
+    fn next_backward(&mut self) -> Result<bool> {
         loop {
-            let Some(entry) = self.merge.entry() else { return Ok(None) };
+            let Some(entry) = self.merge.entry() else { return Ok(false) };
             self.last_key.clear();
             self.last_key.extend_from_slice(entry.key);
             let cover = cover(&mut self.covers, &self.last_key)?;
@@ -212,7 +265,8 @@ impl UserCursor {
             }
             if let Some(value) = resolver.finish(&self.rules, &self.last_key).transpose() {
                 self.hidden = 0;
-                return Ok(Some((Bytes::copy_from_slice(&self.last_key), value)));
+                self.found = Some(Found::Resolved(value));
+                return Ok(true);
             }
             self.pass_hidden(is_hidden)?;
         }
