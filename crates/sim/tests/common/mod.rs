@@ -101,7 +101,7 @@ pub fn say_refused() {
 
 /// Prints how often each event occurred, in one line that `cargo xtask long` adds up. The file
 /// that the environment variable `COUNTS_FILE` names gets the line, too, with the test's name.
-#[allow(clippy::disallowed_methods)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types)]
 pub fn counts<Name: std::fmt::Display>(counts: impl IntoIterator<Item = (Name, u64)>) {
     let counts = counts.into_iter().map(|(name, count)| format!("{name}={count}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
