@@ -2,7 +2,10 @@
 //! not wait for each other's cache line. Counters of frequent operations are kept this way.
 //!
 //! A thread belongs to one of 16 groups for its life. The groups are the same for all striped
-//! values of the process, and threads are spread over them in turn.
+//! values of the process, and threads are spread over them in turn. A value takes 2 KB.
+//!
+//! Invariant: only the sum over all groups means something. Threads and locks: several threads may
+//! be in a group, so a value must be safe to share. Source: `Striped64` of Java.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,8 +43,9 @@ fn stripe() -> usize {
     }
     match STRIPE.get() {
         usize::MAX => {
-            STRIPE.set(next_stripe());
-            STRIPE.get()
+            let stripe = next_stripe();
+            STRIPE.set(stripe);
+            stripe
         }
         stripe => stripe,
     }

@@ -4,7 +4,8 @@
 //! most [`CHUNK_MAX`]; an edit rebuilds the chunks it touches and shares the others.
 //!
 //! A search compares numbers: each chunk has the first eight bytes of the upper ends of its tables
-//! in an array. Only ends with the same eight bytes as the key are compared themselves.
+//! in an array (fences). Only ends with the same eight bytes as the key are compared as keys.
+//! Threads and locks: immutable, shared.
 //!
 //! Invariants (checked by [`Tables::check`]): I1 chunks are not empty; I2 every table's range is
 //! not empty and lies before the next one's; I3 no user key is in two tables; I4 `len`, `bytes` and

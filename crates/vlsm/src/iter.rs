@@ -1,13 +1,16 @@
 //! Iterators over the pairs of a keyspace.
 //!
-//! If the merge operator cannot combine the operands of a key, the error is returned in the key's
-//! place, and the walk continues after the key. It is returned only for a key within the range, and
-//! from one end only. After any other error the iterator is at its end.
+//! If the merge operator cannot combine the operands of a key, the error is returned in place of
+//! the pair, and the walk continues after this key. It is returned only for a key within the range,
+//! and from one end only. After any other error the iterator is at its end.
 //!
 //! An [`Iter`] holds a registered sequence number and shows the state at that number. It may be
 //! walked from both ends, in any order. Each end has a walk of its own, and both stop where they
 //! meet. A walk covers one region, on the view that is current when it begins. When the engine ends
 //! the walk to release its view (`read/pins`), a new walk continues after the last pair.
+//!
+//! Threads and locks: each step, and each [`PairRef`] until its drop, holds the lock of the
+//! iterator's [`Holds`]; the engine only tries it.
 
 use crate::bounds::KeyBounds;
 use crate::catalog::KeyspaceInfo;
@@ -62,7 +65,7 @@ use vlsm_core::planted::{self, Bug};
 /// # }
 /// ```
 pub struct Iter {
-    place: Place,
+    scope: Scope,
     pin: Pin,
     front: End,
     back: End,
@@ -75,8 +78,8 @@ pub struct Iter {
     returned: u64,
 }
 
-/// What an iterator walks over.
-struct Place {
+/// The keyspace, the state and the bounds of an iterator.
+struct Scope {
     info: Arc<KeyspaceInfo>,
     held: Arc<Held>,
     lo: Bound<Bytes>,
@@ -194,13 +197,13 @@ impl Iter {
         engine.reader.admit(1);
         let pin = Pin::new(&engine.reader);
         let begun = engine.shared.tracer.is_on().then(|| engine.shared.env.now());
-        let place = Place { info: keyspace.clone(), held, lo, hi };
-        Self { place, pin, front, back, finished, failed: None, begun, returned: 0 }
+        let scope = Scope { info: keyspace.clone(), held, lo, hi };
+        Self { scope, pin, front, back, finished, failed: None, begun, returned: 0 }
     }
 
     /// Another iterator over the same state of the keyspace.
     pub(crate) fn again(&self, lo: Bound<Bytes>, hi: Bound<Bytes>) -> Self {
-        Self::within(&self.place.info, self.place.held.clone(), lo, hi)
+        Self::within(&self.scope.info, self.scope.held.clone(), lo, hi)
     }
 
     /// The key whose operands could not be combined, if the last result was [`Error::MergeFailed`]
@@ -214,14 +217,10 @@ impl Iter {
     /// Moves the front to the first pair at or after `key`, forwards or backwards, within the
     /// iterator's range. The back stays where it is.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
-        let Place { info, lo, hi, .. } = &self.place;
+        let Scope { info, lo, hi, .. } = &self.scope;
         let key = Bytes::copy_from_slice(key.as_ref());
-        let below = match lo {
-            Bound::Included(lo) => key < *lo,
-            Bound::Excluded(lo) => key <= *lo,
-            Bound::Unbounded => false,
-        };
-        self.front = match below {
+        self.front = match is_empty(lo, &Bound::Included(&key)) {
+            // The key is before the range.
             true => End::at(info, lo, 0),
             false => End { region: info.region_of(&key), sought: Some(key) },
         };
@@ -230,8 +229,8 @@ impl Iter {
         self.pin.lock().front = Side::default();
     }
 
-    /// The next pair, lent instead of owned: the key and the value stay where the iterator reads
-    /// them, so a scan takes less time. Otherwise as [`next`](Self::next), with which it may
+    /// The next pair, lent instead of owned: nothing is allocated for it and the value is not
+    /// copied, so a scan takes less time. Otherwise as [`next`](Self::next), with which it may
     /// alternate.
     ///
     /// ```
@@ -269,8 +268,8 @@ impl Iter {
         }
         let mut holds = self.pin.lock();
         let moved = match direction {
-            Direction::Forward => self.place.next(&mut self.front, &self.back, &mut holds),
-            Direction::Backward => self.place.next_back(&mut self.back, &self.front, &mut holds),
+            Direction::Forward => self.scope.next(&mut self.front, &self.back, &mut holds),
+            Direction::Backward => self.scope.next_back(&mut self.back, &self.front, &mut holds),
         };
         self.failed = None;
         if !matches!(moved, Ok(true)) {
@@ -290,17 +289,13 @@ impl Iter {
     }
 }
 
-impl Place {
+impl Scope {
     /// Moves the front to the next pair, and returns whether there is one before the back.
     fn next(&self, front: &mut End, back: &End, holds: &mut Holds) -> Result<bool> {
         while front.region <= back.region {
             if self.advance(front, holds, Direction::Forward)? {
                 let key = holds.front.at();
-                let past_end = match &self.hi {
-                    Bound::Included(hi) => key > &hi[..],
-                    Bound::Excluded(hi) => key >= &hi[..],
-                    Bound::Unbounded => false,
-                };
+                let past_end = is_empty(&Bound::Included(key), &self.hi);
                 let inside = !past_end && holds.back.last().is_none_or(|back| key < back);
                 if inside {
                     holds.front.note_last();
@@ -317,11 +312,7 @@ impl Place {
         loop {
             if self.advance(back, holds, Direction::Backward)? {
                 let key = holds.back.at();
-                let past_end = match front.from(&self.lo) {
-                    Bound::Included(lo) => key < lo,
-                    Bound::Excluded(lo) => key <= lo,
-                    Bound::Unbounded => false,
-                };
+                let past_end = is_empty(&front.from(&self.lo), &Bound::Included(key));
                 let inside = !past_end && holds.front.last().is_none_or(|front| key > front);
                 if inside {
                     holds.back.note_last();
@@ -379,7 +370,7 @@ impl Drop for Iter {
     /// Records the scan, if a trace runs.
     fn drop(&mut self) {
         if let Some(begun) = self.begun {
-            let Place { info, held, lo, .. } = &self.place;
+            let Scope { info, held, lo, .. } = &self.scope;
             let key = match lo {
                 Bound::Included(key) | Bound::Excluded(key) => &key[..],
                 Bound::Unbounded => &[],
@@ -411,7 +402,7 @@ impl std::iter::FusedIterator for Iter {}
 
 impl std::fmt::Debug for Iter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Iter").field("keyspace", &self.place.info.name()).finish_non_exhaustive()
+        f.debug_struct("Iter").field("keyspace", &self.scope.info.name()).finish_non_exhaustive()
     }
 }
 
@@ -426,6 +417,7 @@ pub(crate) fn count(mut pairs: Iter) -> Result<u64> {
 }
 
 /// Whether no key lies between two bounds.
+#[inline]
 pub(crate) fn is_empty<Lo, Hi>(lo: &Bound<Lo>, hi: &Bound<Hi>) -> bool
 where
     Lo: AsRef<[u8]>,

@@ -406,8 +406,9 @@ impl Replay<'_> {
         if original >= seq {
             return Err("a kept entry is not newer than its original");
         }
+        let hash = hash(entry.key);
         let decides = |memtable: &Arc<Memtable>| {
-            let newest = memtable.newest(entry.key, hash(entry.key), Seq::MAX);
+            let newest = memtable.newest(entry.key, hash, Seq::MAX);
             newest.is_some_and(|(trailer, _)| trailer.seq() >= original)
                 || memtable.cover(entry.key, Seq::MAX) > original
         };

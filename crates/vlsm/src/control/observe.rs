@@ -68,8 +68,8 @@ impl Control {
         Counters {
             writes: counters.writes.get(),
             write_bytes: Bytes(counters.write_bytes.get()),
-            gets: counters.reads(|reads| &reads.gets),
-            scans: counters.reads(|reads| &reads.scans),
+            gets: counters.sum_of_reads(|reads| &reads.gets),
+            scans: counters.sum_of_reads(|reads| &reads.scans),
             cache_miss_bytes: Bytes(cache.miss_bytes),
             job_read_bytes: Bytes(read),
             job_written_bytes: Bytes(written),

@@ -1,8 +1,9 @@
 //! The memory of memtables: one block each, charged as it is used, pooled and reused.
 //!
 //! A fresh block costs a page fault for every 4 KiB, which a writer would pay in the middle of its
-//! write. So a tree that fills its memtables gets blocks that were faulted in beforehand. The first
-//! one of a store asks for them in vain, so a store that is little used takes no memory for them:
+//! write. So a tree that fills its memtables gets blocks that were faulted in beforehand. The pool
+//! makes none until a tree has filled a memtable and asks for one. That first request gets none, so
+//! a store that is little used takes no memory for them:
 //!
 //! 1. [`ArenaPool::take_spare`] returns a block from the shelf; all of it is charged.
 //! 2. A new tree, or an empty shelf, uses [`ArenaPool::take`]: a block that takes memory, and is
@@ -18,7 +19,6 @@
 //! Threads and locks: any thread; the shelf's lock is held for a push or a pop only.
 
 use super::block::Block;
-use super::skiplist::clear_filter;
 use crate::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -172,11 +172,8 @@ impl Shelf {
     }
 
     /// Keeps the block, or frees it when the shelf is full.
-    fn put(&self, mut block: Block, mut charge: Charge) {
+    fn put(&self, block: Block, mut charge: Charge) {
         let fits = block.len() == self.bytes && block.is_faulted();
-        if fits {
-            clear_filter(&mut block);
-        }
         let refused = {
             let mut blocks = self.blocks.lock();
             if fits && blocks.len() < self.spare && self.allows(0) {

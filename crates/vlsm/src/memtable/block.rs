@@ -1,8 +1,8 @@
-//! The memory of one memtable: zeros at first, of fixed size and place, on huge pages if it is
-//! faulted in beforehand.
+//! The memory of one memtable: zeros at a fixed address. [`Block::new`] touches all of it, on huge
+//! pages if possible; [`Block::lazy`] leaves each page to its first write.
 //!
 //! Unsafe, for memory from the system and the allocator: a block gives it back once, at its drop.
-//! Miri checks the allocated kind.
+//! Miri checks the allocated kind. Threads and locks: none; the skip list orders accesses.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -114,16 +114,6 @@ impl Block {
     /// Its first byte, aligned to 64.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
-    }
-
-    /// Writes zeros from `at` on.
-    ///
-    /// # Panics
-    /// If they would not lie in the block.
-    pub(super) fn clear(&mut self, at: usize, bytes: usize) {
-        assert!(at <= self.len && bytes <= self.len - at, "{bytes} bytes at {at}");
-        // SAFETY: the range lies in the block, which nobody else uses.
-        unsafe { self.base.as_ptr().add(at).write_bytes(0, bytes) };
     }
 
     /// Its size in bytes.

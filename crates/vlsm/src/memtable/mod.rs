@@ -50,7 +50,6 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use crate::sync::{Mutex, Race, races};
 use bytes::Bytes;
 use vlsm_disk::Gauge;
-use vlsm_disk::sst::filter::hash;
 
 /// A sorted set of entries in memory.
 pub struct Memtable {
@@ -123,7 +122,7 @@ impl Memtable {
         body_size(key_len, value_len) + tower_size(seq)
     }
 
-    /// The block of a memtable of `bytes`. Its filter takes a part of these.
+    /// The block of a memtable with this option `memtable_bytes`. Its filter takes a 128th of it.
     #[must_use]
     pub const fn block_bytes(bytes: usize) -> usize {
         bytes.saturating_add(SkipList::overhead())
@@ -292,21 +291,27 @@ impl Memtable {
     /// searched: see [`Memtable::newest`].
     #[must_use]
     pub fn get(&self, key: &[u8], seq: Seq) -> Option<(Trailer, &[u8])> {
-        self.get_hashed(key, hash(key), seq)
+        self.search(key, seq)
     }
 
+    /// The same, if the filter does not rule the key out.
     #[inline]
     fn get_hashed(&self, key: &[u8], hash: u64, seq: Seq) -> Option<(Trailer, &[u8])> {
         if !filter::may_contain(self.list.filter(), hash) {
             return None;
         }
+        self.search(key, seq)
+    }
+
+    #[inline]
+    fn search(&self, key: &[u8], seq: Seq) -> Option<(Trailer, &[u8])> {
         let seq = Seq(seq.0.checked_sub(self.base.load(Relaxed))?);
         let node = self.list.seek(key, Trailer::seek(seq))?;
         (self.list.key(node) == key).then(|| (self.trailer_of(node), self.list.value(node)))
     }
 
     /// The newest entry of a key that a reader at `seq` may see, in the memtable or its parts.
-    /// `hash` is the key's [`hash`](fn@hash).
+    /// `hash` is the key's hash for filters ([`vlsm_disk::sst::filter::hash`]).
     #[must_use]
     pub fn newest(&self, key: &[u8], hash: u64, seq: Seq) -> Option<(Trailer, Bytes)> {
         let copied = |(trailer, value)| (trailer, Bytes::copy_from_slice(value));

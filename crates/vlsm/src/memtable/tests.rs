@@ -5,6 +5,7 @@ use super::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Kind};
+use vlsm_disk::sst::filter::hash;
 
 fn put(seq: u64) -> Trailer {
     Trailer::new(Seq(seq), Kind::Put)
@@ -226,7 +227,7 @@ fn skiplist_memory_is_charged_as_it_is_filled() {
 }
 
 #[test]
-fn an_arena_holds_exactly_its_entries_beside_the_filter() {
+fn skiplist_arena_holds_exactly_its_entries_beside_the_filter() {
     for bytes in (0..if cfg!(miri) { 3_000 } else { 100_000 }).step_by(8) {
         let memtable = new(Memtable::arena_bytes(bytes));
         assert_eq!(memtable.list.capacity(), bytes);
@@ -235,7 +236,7 @@ fn an_arena_holds_exactly_its_entries_beside_the_filter() {
 }
 
 #[test]
-fn the_filter_has_every_key_and_few_others() {
+fn skiplist_filter_has_every_key_and_few_others() {
     let bytes = if cfg!(miri) { 1 << 14 } else { 8 << 20 };
     let pool = ArenaPool::new(Memtable::block_bytes(bytes), 1, u64::MAX, ArenaGauges::default());
     let may = |memtable: &Memtable, key: u64| {

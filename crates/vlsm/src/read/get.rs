@@ -172,7 +172,7 @@ impl Reader {
         Ok((None, Seq::ZERO))
     }
 
-    #[inline]
+    #[inline(always)]
     fn newest_in(&self, memtable: &Memtable, seq: Seq, key: &[u8], hash: u64) -> Option<Newest> {
         let cover = match memtable.has_ranges() {
             true => memtable.cover(key, seq),

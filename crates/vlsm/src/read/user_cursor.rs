@@ -181,7 +181,7 @@ impl UserCursor {
         }
     }
 
-    /// Leaves the pair, and reads the next entry.
+    /// Leaves the pair. If the merge is still on its entry, the next one is read.
     ///
     /// # Errors
     /// As [`UserCursor::advance`].

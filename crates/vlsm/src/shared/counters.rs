@@ -112,7 +112,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// The sum of a counter of reads.
-    pub fn reads(&self, counter: fn(&ReadCounters) -> &Counter) -> u64 {
+    pub fn sum_of_reads(&self, counter: fn(&ReadCounters) -> &Counter) -> u64 {
         self.reads.iter().map(|reads| counter(reads).get()).sum()
     }
 

@@ -63,8 +63,8 @@ impl Keeps for Writer {
             if !self.may_keep(tree, flushed) {
                 return Kept::Never;
             }
-            // Asked before the search for newer versions: no writer begins while the sequence is
-            // held, so what a quiet memtable has does not change.
+            // Before the search for newer versions: while the sequence is held no writer begins, so
+            // a quiet memtable stays as it is.
             if tree.rules.operator.is_some() && !tree.active.is_quiet() {
                 return Kept::None;
             }
@@ -184,8 +184,9 @@ fn may_stay(hot: &Hot, newer: &[Arc<Memtable>], flushed: &[Arc<Memtable>]) -> bo
     let covers = |memtable: &Arc<Memtable>| {
         memtable.has_ranges() && memtable.cover(&hot.key, Seq::MAX) > hot.seq
     };
+    let hash = hash(&hot.key);
     let has_newer = |memtable: &Arc<Memtable>| {
-        let newest = memtable.newest(&hot.key, hash(&hot.key), Seq::MAX);
+        let newest = memtable.newest(&hot.key, hash, Seq::MAX);
         newest.is_some_and(|(trailer, _)| trailer.seq() >= hot.seq)
     };
     let hidden = newer.iter().any(has_newer) && !planted::is(Bug::KeptHidesNewer);
