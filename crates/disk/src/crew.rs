@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time for which a thread without work stays. To start one takes some 50 µs.
+/// A thread without work ends after this time.
 pub const STAYS: Duration = Duration::from_secs(3);
 
 /// Threads of one owner.

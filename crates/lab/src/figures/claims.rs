@@ -31,9 +31,9 @@ const REASONS: &str = "reasons.toml";
 const HEAD: &str = "\
 # The papers' claims here
 
-Each claim is judged by [figures/](figures): three rounds in turn, on one machine with two cores,
-as [laboratory.md](laboratory.md) describes. *Found* is the median of the rounds, with the least and
-the largest. `vlsm-lab claims` writes this page from the kept figures and from
+Each claim is judged by [figures/](figures): three or more rounds in turn, on one machine with two
+cores, as [laboratory.md](laboratory.md) describes. *Found* is the median of the rounds, with the
+least and the largest. `vlsm-lab claims` writes this page from the kept figures and from
 [figures/reasons.toml](figures/reasons.toml), which has the reasons and what was tried against
 them. A test fails if it is not up to date.
 ";
@@ -103,7 +103,7 @@ pub fn render(results: &[FigureResult], given: &Reasons) -> Result<String, Strin
     let mut wrong = faults(&current, reasons);
     let unknown = |figure: &&String| !current.iter().any(|result| result.id == **figure);
     wrong.extend(given.commits.keys().filter(unknown).map(|figure| {
-        format!("{REASONS}: no figure {figure:?} was measured at the commit named for it")
+        format!("{REASONS}: no current figure {figure:?} at the commit named for it")
     }));
     if !wrong.is_empty() {
         return Err(wrong.join("\n"));
@@ -118,8 +118,8 @@ pub fn render(results: &[FigureResult], given: &Reasons) -> Result<String, Strin
         let _ = write!(
             out,
             "\n## Older\n\nThese were measured at another commit, in brackets, most of them with \
-             another set-up than the figure has now. They say nothing about commit {}: {}.\n",
-            given.commit,
+             another set-up than the figure has now. They say nothing about the commits above: \
+             {}.\n",
             older.join(", ")
         );
     }

@@ -8,7 +8,7 @@
 //!    are brought into memory, ready to be written ([`AHEAD_PIECES`]). The window of the file with
 //!    which the store was opened is opened when the first records have been written to it.
 //! 2. The group goes through the window if all of it lies in the part that is ready. Then a store
-//!    takes no fault, which would wait for the file system's journal as a call does.
+//!    takes no fault, which may wait for the file system as a call does.
 //! 3. When half of the part ahead is used, more is brought in, in the background, and what lies
 //!    behind is taken out of this process's memory; the page cache keeps it.
 //! 4. A sync through a window writes only the range that is not synced yet, and takes it out of

@@ -19,8 +19,9 @@
 //! order as their base.
 //!
 //! Invariants: entries never move and never go away while the memtable lives; after `drained`
-//! nothing changes. Threads and locks: none but atomics. Readers find an entry as soon as it is
-//! linked; their sequence number decides whether they may see it.
+//! nothing changes. Threads and locks: atomics, except for parts and range tombstones, which have a
+//! lock each. Readers find an entry as soon as it is linked; their sequence number decides whether
+//! they may see it.
 
 mod arena;
 mod block;

@@ -1,8 +1,8 @@
 //! The memtable switch: a full memtable is sealed and an empty one takes its place.
 //!
 //! It happens in the sequencing step, so no batch is ever split over two memtables of one tree. The
-//! arena of the new memtable is pooled and faulted in beforehand, so a rotation only copies the
-//! view's vector.
+//! arena of the new memtable is usually pooled and faulted in beforehand, so a rotation only copies
+//! the view's vector.
 //!
 //! Bounds: at most `memtable_count` memtables of a tree hold data; with all of them full, writers
 //! wait for a flush. For all trees together: when active memtables fill half of the memory that
