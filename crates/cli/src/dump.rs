@@ -308,7 +308,11 @@ fn sst(args: &Args, out: &mut impl Write) -> Result {
     let path = &args.file;
     let file = PosixFs.open(path, OpenOptions::READ);
     let file = file.map_err(|error| Error::io("cannot open", path, error))?;
-    let reader = std::sync::Arc::new(SstReader::open_unknown(file, path)?);
+    let mut reader = SstReader::open_unknown(file, path)?;
+    if !args.brief {
+        reader = reader.with_values(|_, path| PosixFs.open(path, OpenOptions::READ))?;
+    }
+    let reader = std::sync::Arc::new(reader);
     match args.json {
         true => json::line(&json::properties(&reader), out)?,
         false => properties(&reader, out)?,

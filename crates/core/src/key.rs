@@ -94,6 +94,9 @@ pub enum Kind {
     /// in memory: the value begins with the original sequence number, eight bytes little-endian.
     /// The entry means the `Put` under that number. It occurs only in the WAL.
     Kept = 5,
+    /// A `Put` whose value is in a WAL: the entry has its place there instead. It occurs only in
+    /// SSTs, and their readers return a `Put` with the value.
+    Logged = 6,
 }
 
 impl Kind {
@@ -114,6 +117,7 @@ impl Kind {
             3 => Some(Self::RangeDelete),
             4 => Some(Self::PutExpiring),
             5 => Some(Self::Kept),
+            6 => Some(Self::Logged),
             _ => None,
         }
     }
@@ -234,6 +238,6 @@ mod tests {
     fn trailer_keeps_both_parts() {
         let trailer = Trailer::new(Seq::MAX, Kind::Put);
         assert_eq!((trailer.seq(), trailer.kind()), (Seq::MAX, Some(Kind::Put)));
-        assert_eq!(Trailer(Seq(1).0 << 8 | 6).kind(), None);
+        assert_eq!(Trailer(Seq(1).0 << 8 | 7).kind(), None);
     }
 }

@@ -105,6 +105,8 @@ pub enum Bug {
     KeptHidesNewer,
     /// A recovery leaves out the hot keys that were logged again.
     KeptNotRecovered,
+    /// A WAL to which SSTs refer is used again for other records.
+    LinkedWalReused,
     /// The commit of a transaction does not check the ranges that it read.
     RangeUnchecked,
     /// A transaction does not see its own writes.
@@ -139,7 +141,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 61] = [
+    pub const ALL: [Self; 62] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -187,6 +189,7 @@ impl Bug {
         Self::KeptUnsynced,
         Self::KeptHidesNewer,
         Self::KeptNotRecovered,
+        Self::LinkedWalReused,
         Self::RangeUnchecked,
         Self::OwnWriteUnseen,
         Self::CheckedTooEarly,

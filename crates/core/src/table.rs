@@ -56,6 +56,11 @@ pub struct FileMeta {
     /// too. Only files that were written into L0 have it, for shapes that ask for it. It does not
     /// affect equality: the manifest has it only while the file is in L0.
     pub sketch: Option<Arc<Sketch>>,
+    /// The numbers of the WALs whose records hold values of the file, ascending. Each has a second
+    /// name beside the file, which lives as long as the file.
+    pub wals: Vec<u64>,
+    /// Bytes of the values there.
+    pub logged_bytes: units::Bytes,
 }
 
 impl FileMeta {
@@ -87,6 +92,7 @@ impl PartialEq for FileMeta {
                 == (other.range_tombstones, other.largest_exclusive)
             && (self.global_seq, self.expires, self.tail)
                 == (other.global_seq, other.expires, other.tail)
+            && (&self.wals, self.logged_bytes) == (&other.wals, other.logged_bytes)
     }
 }
 

@@ -12,6 +12,7 @@
 //! A table is `file:bytes[lo,hi]` (`)` for an exclusive upper end); a slice that this does not
 //! describe fully adds `/bytes[smallest,largest]` of its file. `~n` at the end means that the file
 //! has n fragments of range tombstones; only then can the file's own upper end be exclusive.
+//! `@7,8` after that means that values of the file are in the WALs 7 and 8.
 //! Sizes take the suffixes K, M, G. Bytes of keys that are not plain letters are written as `\xNN`.
 //! Empty lines and lines from `#` on are skipped. Runs are listed oldest first.
 //!
@@ -156,6 +157,12 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
     };
     let (number, rest) = rest.split_once(':').ok_or_else(bad)?;
     let number = parse_number(number)?;
+    let (rest, wals) = match rest.rsplit_once('@') {
+        Some((rest, wals)) if !wals.ends_with([']', ')']) => {
+            (rest, wals.split(',').map(parse_number).collect::<Parsed<_>>()?)
+        }
+        _ => (rest, Vec::new()),
+    };
     let (rest, range_tombstones) = match rest.rsplit_once('~') {
         Some((rest, count)) if !count.ends_with([']', ')']) => (rest, parse_number(count)?),
         _ => (rest, 0),
@@ -188,6 +195,7 @@ fn parse_table(word: &str, seqs: (Seq, Seq), files: &mut Files) -> Parsed<Arc<Ta
         seq_min: seqs.0,
         seq_max: seqs.1,
         sketch,
+        wals,
         ..FileMeta::default()
     };
     let file = match files.get(&number) {
@@ -289,6 +297,9 @@ pub fn print_table(table: &Table) -> String {
     if file.range_tombstones > 0 {
         _ = write!(word, "~{}", file.range_tombstones);
     }
+    for (index, wal) in file.wals.iter().enumerate() {
+        _ = write!(word, "{}{wal}", if index == 0 { '@' } else { ',' });
+    }
     if let Some(sketch) = &file.sketch {
         _ = write!(word, "{{{}}}", sketch.keys());
     }
@@ -354,8 +365,8 @@ mod tests {
 
     const TREE: &str = "\
 L0 r7 flush seq 50-60: 12:8M[a,k]
-L0 r8 merge seq 61-99: 13:1536K[b,k]{400} 14:300[l,z]~2{0}
-L1: 3:8M[a,f] 4:4M[g,k)/8M[g,p] 5:1M[q\\x20\\x00,r]
+L0 r8 merge seq 61-99: 13:1536K[b,k]@7,12{400} 14:300[l,z]~2@12{0}
+L1: 3:8M[a,f] 4:4M[g,k)/8M[g,p] 5:1M[q\\x20\\x00,r@]
 L2: 6:1M[a~5,b)~3 7:1M[b,c)/8M[a,c)~12 8:3[c,d~]~1
 L3: 9:2G[a,z]
 cursor L1 g

@@ -25,9 +25,27 @@ pub fn number(name: &Path, prefix: &str, suffix: &str) -> Option<u64> {
     (digits(number) == written).then_some(number)
 }
 
+/// The two numbers of a file whose name is digits, `-`, digits, `suffix`; none for any other name.
+#[must_use]
+pub fn pair(name: &Path, suffix: &str) -> Option<(u64, u64)> {
+    let (first, second) = name.file_name()?.to_str()?.strip_suffix(suffix)?.split_once('-')?;
+    Some((number(Path::new(first), "", "")?, number(Path::new(second), "", "")?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pairs_of_numbers() {
+        let pair = |name: &str| pair(Path::new(name), ".values");
+        assert_eq!(pair("x/000012-1234567.values"), Some((12, 1_234_567)));
+        for stranger in
+            ["000012.values", "12-000007.values", "000012-7.values", "000012-000007.wal"]
+        {
+            assert_eq!(pair(stranger), None, "{stranger}");
+        }
+    }
 
     #[test]
     fn only_names_as_the_store_writes_them_have_a_number() {

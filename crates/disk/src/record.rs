@@ -252,9 +252,23 @@ pub fn encode_record(out: &mut Vec<u8>, uid: u64, offset: u64, head: &RecordHead
 /// The payload is not read.
 #[must_use]
 pub fn begins_record(bytes: &[u8], uid: u64, offset: u64) -> bool {
-    let Some(header) = bytes.get(..RECORD_HEADER_LEN) else { return false };
+    head_of(bytes, uid, offset).is_some()
+}
+
+/// The head of the record with which these bytes begin, from `offset` of a file on, and the length
+/// of its payload, which is not read. None if no record of this file begins there.
+#[must_use]
+pub fn head_of(bytes: &[u8], uid: u64, offset: u64) -> Option<(RecordHead, usize)> {
+    let header = bytes.get(..RECORD_HEADER_LEN)?;
+    let kind = RecordKind::from_u8(header[23])?;
+    let mut reader = Reader::new(header);
+    let stored = reader.u32().ok()?;
+    let payload_checksum = reader.u32().ok()?;
+    let len = reader.u32().ok()? as usize;
+    let synced = u64::from(reader.u32().ok()?) * ALIGN;
+    let seq = Seq(reader.u64().ok()? & Seq::MAX.0);
     let expected = crc32c::crc32c_append(seed(uid, offset), &header[4..]);
-    RecordKind::from_u8(header[23]).is_some() && header[..4] == expected.to_le_bytes()
+    (stored == expected).then_some((RecordHead { kind, seq, synced, payload_checksum }, len))
 }
 
 /// A record that verified.
@@ -300,20 +314,7 @@ impl Records {
 
     fn at(&self, offset: u64) -> Option<(RecordHead, usize)> {
         let rest = self.content.get(usize::try_from(offset).ok()?..)?;
-        let header = rest.get(..RECORD_HEADER_LEN)?;
-        let kind = RecordKind::from_u8(header[23])?;
-        let mut reader = Reader::new(header);
-        let stored = reader.u32().ok()?;
-        let payload_checksum = reader.u32().ok()?;
-        let len = reader.u32().ok()? as usize;
-        let synced = u64::from(reader.u32().ok()?) * ALIGN;
-        let seq = Seq(reader.u64().ok()? & Seq::MAX.0);
-        if record_len(len) > rest.len() as u64
-            || stored != crc32c::crc32c_append(seed(self.uid, offset), &header[4..])
-        {
-            return None;
-        }
-        Some((RecordHead { kind, seq, synced, payload_checksum }, len))
+        head_of(rest, self.uid, offset).filter(|(_, len)| record_len(*len) <= rest.len() as u64)
     }
 
     fn payload_at(&self, offset: u64, len: usize) -> Bytes {

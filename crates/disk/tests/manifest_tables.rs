@@ -42,10 +42,18 @@ fn tables_that_cannot_be_are_refused() {
     let ranged = table(&|meta| meta.range_tombstones = 9);
     read(&plain).expect("sound");
     read(&ranged).expect("sound");
+    let logged = table(&|meta| (meta.wals, meta.logged_bytes) = (vec![7, 300], Size(9)));
+    read(&logged).expect("sound");
+    assert_eq!(logged[plain.len() - 1..], [128, 1, 2, 7, 0xac, 2, 9]);
     assert_eq!((plain.last(), &ranged[ranged.len() - 2..]), (Some(&0), &[4, 9][..]));
     let with = |bytes: &[u8], cut: usize, end: &[u8]| [&bytes[..bytes.len() - cut], end].concat();
     for (bytes, why) in [
-        (with(&plain, 1, &[128]), "unknown flag"),
+        (with(&plain, 1, &[128, 2]), "unknown flag"),
+        (with(&plain, 1, &[128, 0]), "unknown flag"),
+        (with(&plain, 1, &[128, 1, 0]), "list of WALs"),
+        (with(&plain, 1, &[128, 1, 2, 8, 7]), "list of WALs"),
+        (with(&plain, 1, &[128, 1, 2, 7, 7]), "list of WALs"),
+        (with(&plain, 1, &[128, 1, 3, 7, 8]), "too early"),
         (with(&plain, 1, &[32, 0]), "longer than the file"),
         (table(&|meta| meta.tail = Some(meta.bytes + Size(1))), "longer than the file"),
         (with(&plain, 1, &[2]), "contradict"),

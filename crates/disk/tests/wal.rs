@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use vlsm_core::{Error, Result, Seq, TreeId};
 use vlsm_disk::fs::{Fs, OpenOptions, read_all};
+use vlsm_disk::record::record_len;
+use vlsm_disk::sst::Place;
+use vlsm_disk::wal::locate::{Wanted, locate};
 use vlsm_disk::wal::writer::{Commit, fragments};
 use vlsm_disk::wal::{
     Batch, Entries, RecoverOptions, Recovered, Seal, SealKind, WalFile, prepare_next, recover,
@@ -321,4 +324,59 @@ fn any_content_answers() {
         let seen = replay(&dir, 1, false).0;
         assert_eq!(keys(&seen), ["one", "two", "three"][..seen.len()]);
     }
+}
+
+/// The places of puts of a tree, in the order of their sequence numbers.
+#[test]
+fn values_are_located() {
+    let dir = folder();
+    let long = |text: &str| format!("{text}, which is longer than a place").into_bytes();
+    let mut batch = Batch::default();
+    batch.put(TreeId(1), b"a", &long("a"));
+    batch.put(TreeId(2), b"a", &long("another tree's"));
+    batch.delete(TreeId(1), b"b");
+    batch.put(TreeId(1), b"c", b"short");
+    batch.keep(TreeId(1), b"hot", Seq(2), &long("hot"));
+    let mut wals = Vec::new();
+    // The second file is in use: behind its records are zeros.
+    for (number, seq) in [(5, 10), (6, 20)] {
+        let seal = wals.last().map(|wal: &WalFile| wal.seal(4096, 4096, SealKind::Clean));
+        let wal = start(&dir, number, seal, seq, 3 << 20);
+        let (mut out, mut framer) = (Vec::new(), wal.framer());
+        framer.batch(&mut out, Seq(seq), 0, batch.payload(), batch.checksum());
+        framer.mark(&mut out, 0);
+        framer.batch(&mut out, Seq(seq + 5), 0, batch.payload(), batch.checksum());
+        wal.write(&out, 4096).expect("written");
+        wals.push(wal);
+    }
+    let look = |seqs| {
+        locate(&fs(), &dir, &[(5, 1 << 20), (6, 1 << 20)], &Wanted { tree: TreeId(1), seqs })
+    };
+    let located = look(Seq(0)..=Seq(100)).expect("sound");
+    assert_eq!(located.len(), 8, "two of each batch");
+    let read = |place: Place| {
+        let content = read_all(&fs(), &wal_path(&dir, place.wal)).expect("there");
+        let (from, len) = (place.offset as usize, place.len as usize);
+        (place.wal, content[from..from + len].to_vec())
+    };
+    for (seq, wal) in [(10, 5), (15, 5), (20, 6), (25, 6)] {
+        assert_eq!(located.place(Seq(seq), &long("a")).map(read), Some((wal, long("a"))));
+        assert_eq!(located.place(Seq(seq), &long("b")), None, "of the same length");
+        assert_eq!(located.place(Seq(seq + 1), &long("another tree's")), None);
+        assert_eq!(located.place(Seq(seq + 3), b"short"), None);
+    }
+    // A hot key has the number under which it was put.
+    assert!(located.place(Seq(2), &long("hot")).map(read).is_some_and(|(_, v)| v == long("hot")));
+    assert_eq!(located.place(Seq(14), &long("hot")), None);
+    let some = look(Seq(15)..=Seq(20)).expect("sound");
+    assert_eq!(some.len(), 3);
+    assert!(some.place(Seq(10), &long("a")).is_none() && some.place(Seq(15), &long("a")).is_some());
+    let wanted = Wanted { tree: TreeId(1), seqs: Seq(0)..=Seq(100) };
+    // Of the fifth WAL only the first record counts.
+    let first = 4096 + record_len(batch.payload().len());
+    let some = locate(&fs(), &dir, &[(5, first)], &wanted).expect("sound");
+    assert_eq!(some.len(), 2);
+    let some = locate(&fs(), &dir, &[(5, first - 1)], &wanted).expect("sound");
+    assert!(some.is_empty());
+    assert!(locate(&fs(), &dir, &[(9, first)], &wanted).is_err());
 }

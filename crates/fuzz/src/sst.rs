@@ -249,9 +249,7 @@ fn scan(reader: Arc<SstReader>, range: KeyRange, steps: usize) -> Result<usize> 
             Scan::NeedMore => {
                 while let Some(request) = scanner.next_read() {
                     let ticket = request.ticket();
-                    let path = Path::new("1.sst");
-                    let read = request.run().map_err(|e| vlsm_core::Error::io("read", path, e));
-                    scanner.supply(ticket, read?);
+                    scanner.supply(ticket, request.run()?);
                 }
             }
         }

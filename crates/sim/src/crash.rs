@@ -160,6 +160,8 @@ pub fn fail_every(script: &Script, seed: u64, stride: u64) -> Result<Faults, Str
         (Kind::Short, None, ""),
         (Kind::Flip, None, ".sst"),
         (Kind::Misdirected, None, ".sst"),
+        (Kind::Flip, None, ".values"),
+        (Kind::Misdirected, None, ".values"),
         // Only the first manifest finds no room, so the rest of a close succeeds.
         (Kind::NoSpace, Some("write"), "MANIFEST-000001"),
     ];

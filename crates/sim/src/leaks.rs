@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use vlsm_core::{Result, Version};
 use vlsm_disk::manifest;
 use vlsm_disk::record::Records;
+use vlsm_disk::sst::sst_paths;
 use vlsm_disk::wal::reader::read_header;
 use vlsm_disk::wal::{wal_number, wal_path};
 
@@ -22,7 +23,8 @@ const OTHER_FILES: usize = 7;
 pub(crate) fn leaks(disk: &Disk) -> std::result::Result<(), String> {
     let needed = needed_files(disk).map_err(|error| format!("the manifest: {error}"))?;
     let is_data = |path: &PathBuf| {
-        path.extension().is_some_and(|end| end == "sst" || end == "wal" || end == "tmp")
+        let end = path.extension().and_then(|end| end.to_str());
+        end.is_some_and(|end| ["sst", "values", "wal", "tmp"].contains(&end))
     };
     let mut files = disk.files();
     files.retain(|path, _| path.starts_with(FOLDER));
@@ -59,12 +61,12 @@ pub(crate) fn takes_over(env: &SimEnv) -> std::result::Result<(), String> {
     Err(format!("an opening left {} WALs: {wals:?}", wals.len()))
 }
 
-/// The SSTs and WALs that the store's manifest names.
+/// The SSTs, with the WALs to which they refer, and the WALs that the store's manifest names.
 fn needed_files(disk: &Disk) -> Result<BTreeSet<PathBuf>> {
     let dir = Path::new(FOLDER);
     let state = manifest::log::read(&*disk.fs(), dir)?.state;
     let tables = state.trees.values().flat_map(Version::tables);
-    let ssts = tables.map(|(_, table)| vlsm::sst_path(dir, table.file.number));
+    let ssts = tables.flat_map(|(_, table)| sst_paths(dir, &table.file));
     let wals = state.wals.iter().filter(|number| **number >= state.numbers.min_wal);
     Ok(ssts.chain(wals.map(|number| wal_path(dir, *number))).collect())
 }

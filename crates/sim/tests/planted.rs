@@ -117,7 +117,10 @@ const FIRST: &[(&str, &[Bug])] = &[
     ),
     ("stories of readers beside the clients", &[Bug::LaterUnread]),
     ("random operations against the oracle", &[Bug::ClockFalls]),
-    ("stories of hot keys", &[Bug::CopyUnlocked, Bug::CopyUnsynced, Bug::PassingErrorLatches]),
+    (
+        "stories of hot keys",
+        &[Bug::CopyUnlocked, Bug::CopyUnsynced, Bug::PassingErrorLatches, Bug::LinkedWalReused],
+    ),
 ];
 
 /// The checks in the order in which they are tried on a bug.

@@ -47,6 +47,7 @@ scripts!(
     ingested_beside,
     ingested_short,
     large_batch_over_many_wals,
+    logged_values_short,
     merges,
     one_key_many_versions,
     opened_and_closed,
@@ -91,7 +92,7 @@ fn every_call_fails() {
     let few = (seed..seed + 8).map(|seed| ("few", seed, 1));
     let runs: Vec<_> = few
         .chain(
-            ["short", "short_tiered", "hot_keys_short", "cleared_short"]
+            ["short", "short_tiered", "hot_keys_short", "logged_values_short", "cleared_short"]
                 .map(|name| (name, seed, stride)),
         )
         .collect();
@@ -191,4 +192,9 @@ fn a_script_that_does_not_reach_its_state_fails() {
 #[test]
 fn crashed_everywhere_with_hot_keys() {
     crash_all("hot_keys_short");
+}
+
+#[test]
+fn crashed_everywhere_with_values_in_the_wal() {
+    crash_all("logged_values_short");
 }

@@ -60,6 +60,8 @@ pub enum Fault {
     Eio,
     /// The device is full.
     NoSpace,
+    /// The file system does not have the call.
+    Unsupported,
     /// A write does its first half (whole pages of whole pages), then the device is full. Other
     /// calls fail as on a full device.
     ShortWrite,
@@ -158,6 +160,7 @@ impl Rules {
         match self.choose(op, paths) {
             Some(Fault::Eio) => Err(io::Error::other("an injected fault of the device")),
             Some(Fault::NoSpace) => Err(ErrorKind::StorageFull.into()),
+            Some(Fault::Unsupported) => Err(ErrorKind::Unsupported.into()),
             Some(Fault::ShortWrite | Fault::CutWrite(_)) if op != Op::Write => {
                 Err(ErrorKind::StorageFull.into())
             }

@@ -27,7 +27,7 @@ use vlsm_disk::fs::{Fs, OpenOptions};
 use vlsm_disk::manifest::{Manifest, Record, State};
 use vlsm_disk::sst::SstReader;
 use vlsm_disk::sst::check::check;
-use vlsm_disk::sst::sst_path;
+use vlsm_disk::sst::{sst_path, sst_paths};
 
 /// The folder for files that a salvage dropped.
 pub(crate) const ASIDE: &str = "lost";
@@ -135,8 +135,16 @@ impl Lost {
         events: &Events,
     ) -> Result<()> {
         let there = self.files.iter().filter(|(_, (_, there))| *there);
-        let (numbers, paths): (Vec<FileNumber>, Vec<PathBuf>) =
+        let (numbers, mut paths): (Vec<FileNumber>, Vec<PathBuf>) =
             there.map(|(number, _)| (*number, sst_path(dir, *number))).unzip();
+        // Behind the SSTs the WALs with their values, as far as these are there.
+        let shown = self.shown.iter().map(|shown| (shown.table.file.number, &shown.table.file));
+        let files: BTreeMap<FileNumber, _> = shown.collect();
+        for path in files.values().flat_map(|file| sst_paths(dir, file).skip(1)) {
+            if env.fs().exists(&path).is_ok_and(|exists| exists) {
+                paths.push(path);
+            }
+        }
         let kept = match paths.is_empty() {
             true => Vec::new(),
             false => keep_aside(env.fs().as_ref(), dir, &paths)?,
@@ -172,7 +180,9 @@ fn damage(fs: &dyn Fs, dir: &Path, file: &FileMeta) -> Result<Option<(Error, boo
         }
         opened => opened.map_err(|error| Error::io("cannot open SST", &path, error))?,
     };
-    let reader = match SstReader::open(opened, &path, file) {
+    let values = |_, path: &Path| fs.open(path, OpenOptions::READ);
+    let opened = SstReader::open(opened, &path, file).and_then(|reader| reader.with_values(values));
+    let reader = match opened {
         Ok(reader) => reader,
         Err(error) => return Ok(Some((error, true))),
     };

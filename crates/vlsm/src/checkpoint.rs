@@ -8,7 +8,8 @@
 //!    later moment.
 //! 3. WALs are always copied, because a linked file would be overwritten when the WAL is recycled.
 //!    They are copied first, because the store keeps its whole WAL until then.
-//! 4. SSTs are linked, or copied where the file system cannot link.
+//! 4. SSTs are linked, or copied where the file system cannot link. The WALs to which they refer
+//!    are copied, for the reason of step 3.
 //! 5. All files are synced; then a new manifest, a snapshot of the state, makes the folder a store.
 //!
 //! The target's LOCK is held throughout, so no other process copies into the folder or opens it.
@@ -28,7 +29,7 @@
 //! are removed. Threads: any; the calls block. No lock is held over a file call except, for a short
 //! time, the leadership of installs.
 
-use crate::copies::{copy, link, link_held};
+use crate::copies::{copy, copy_open, link, link_held};
 use crate::engine::Engine;
 use crate::follow::{Look, alone, look_from, patiently, state_of};
 use crate::open::enter_read_only;
@@ -47,7 +48,7 @@ use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{Fs, Lock};
 use vlsm_disk::manifest::{self, Manifest, State};
-use vlsm_disk::sst::sst_path;
+use vlsm_disk::sst::{sst_path, values_path};
 use vlsm_disk::wal::reader::recover;
 use vlsm_disk::wal::{Rewrite, wal_path};
 
@@ -305,6 +306,16 @@ impl<'a> Copy<'a> {
             self.report.copied += u64::from(!linked);
             self.report.ssts += 1;
             self.report.bytes += file.bytes;
+            for wal in &file.wals {
+                let (from, to) = (values_path(&from, *wal), values_path(&to, *wal));
+                let held = held.get(&(*number, file.uid)).and_then(|held| held.values_in(*wal));
+                let copied = self.make(&to, || match held {
+                    Some(held) => copy_open(&*fs, &*held, &from, &to),
+                    None => copy(&*fs, &from, &to, u64::MAX),
+                })?;
+                self.report.wals += 1;
+                self.report.bytes += ByteCount(copied);
+            }
         }
         drop(files);
         if !planted::is(Bug::CopyUnsynced) {

@@ -31,6 +31,12 @@ pub(crate) fn link_held(fs: &dyn Fs, file: &dyn File, from: &Path, to: &Path) ->
         Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
         linked => return linked,
     }
+    copy_open(fs, file, from, to)?;
+    Ok(false)
+}
+
+/// Copies an open file durably, and returns its length.
+pub(crate) fn copy_open(fs: &dyn Fs, file: &dyn File, from: &Path, to: &Path) -> Result<u64> {
     let read = |error| Error::io("cannot read", from, error);
     let write = |error| Error::io("cannot write", to, error);
     let target = fs.open(to, OpenOptions::CREATE).map_err(write)?;
@@ -47,7 +53,7 @@ pub(crate) fn link_held(fs: &dyn Fs, file: &dyn File, from: &Path, to: &Path) ->
         at += count as u64;
     }
     target.sync().map_err(write)?;
-    Ok(false)
+    Ok(len)
 }
 
 /// Copies the first `len` bytes of a file, durably. Zeros extend the copy to the length of the

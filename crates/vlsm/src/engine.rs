@@ -6,6 +6,7 @@ use crate::control::{self, Control};
 use crate::install::{self, Installer};
 use crate::job;
 use crate::job::hot::HotKeys;
+use crate::job::logged::Logs;
 use crate::log::{Above, Log};
 use crate::read::Reader;
 use crate::read::table_cache::TableCache;
@@ -86,12 +87,21 @@ impl Engine {
         let writer = Arc::new(Writer::new(&shared, &views, &log, &catalog, gathers));
         let (share, keeps) = (shape.hot_keys(), writer.clone());
         let hot = (share > 0.0).then(|| HotKeys { share, keeps });
+        let logs = shape.logs_values().then(|| -> Arc<dyn Logs> { Arc::new(log.clone()) });
         let control = Arc::new(Control::new(control::Parts {
             reader: reader.clone(),
             log: log.clone(),
             installer: installer.clone(),
             writer: writer.clone(),
-            jobs: job::Context { shared: shared.clone(), views, tables, snapshots, sketches, hot },
+            jobs: job::Context {
+                shared: shared.clone(),
+                views,
+                tables,
+                snapshots,
+                sketches,
+                hot,
+                logs,
+            },
             device,
             shape,
             deciders,

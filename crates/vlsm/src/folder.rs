@@ -8,14 +8,15 @@ use crate::device;
 use crate::shared::events::Events;
 use crate::shared::published;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Error, FileNumber, Result, Version};
+use vlsm_core::{Error, FileMeta, FileNumber, Result, Version};
 use vlsm_disk::Env;
 use vlsm_disk::manifest::{Manifest, State};
-use vlsm_disk::sst::{sst_number, sst_path};
+use vlsm_disk::sst::{sst_number, sst_path, values_numbers, values_path};
 use vlsm_disk::wal::{wal_number, wal_path};
 use vlsm_policy::Shape;
 
@@ -30,6 +31,8 @@ const UNRECORDED_MAX: u64 = 1 << 32;
 pub(crate) struct FilesThere {
     /// Sorted. There may be hundreds of thousands.
     ssts: Vec<FileNumber>,
+    /// The second names of WALs: the SST that refers to the WAL, and the WAL.
+    values: BTreeSet<(FileNumber, u64)>,
     /// WALs that the manifest no longer needs, and WALs that were never completed.
     old_wals: Vec<PathBuf>,
     /// The largest number of a WAL, complete or not; 0 if there is none.
@@ -49,7 +52,7 @@ impl FilesThere {
         partial: bool,
     ) -> Result<Self> {
         let there = Self::list(env, dir, state)?;
-        check_trees(dir, state, shape, (!partial).then_some(&there.ssts))?;
+        check_trees(dir, state, shape, (!partial).then_some(&there))?;
         Ok(there)
     }
 
@@ -64,6 +67,8 @@ impl FilesThere {
         let ssts = names.iter().filter_map(|name| sst_number(name));
         let mut ssts: Vec<_> = ssts.filter(|number| number.0 < end).collect();
         ssts.sort_unstable();
+        let values = names.iter().filter_map(|name| values_numbers(name));
+        let values = values.filter(|(number, _)| number.0 < end).collect();
         let wal =
             |name: &PathBuf| wal_number(name).or_else(|| wal_number(&name.with_extension("")));
         let last_wal = names.iter().filter_map(wal).max().unwrap_or(0);
@@ -82,10 +87,11 @@ impl FilesThere {
         let is_published =
             |name: &&PathBuf| published::FILES.iter().any(|file| name.as_os_str() == *file);
         let published = names.iter().filter(is_published).map(|name| dir.join(name)).collect();
-        Ok(Self { ssts, old_wals, last_wal, published })
+        Ok(Self { ssts, values, old_wals, last_wal, published })
     }
 
-    /// Lists the files that the store no longer needs: SSTs that are in no tree, manifests other
+    /// Lists the files that the store no longer needs: SSTs that are in no tree, with the second
+    /// names of WALs to which they refer, manifests other
     /// than the current one, WALs that the manifest does not need or that were never completed,
     /// published statistics, and the scratch file of a measurement.
     pub fn leftovers(
@@ -94,11 +100,17 @@ impl FilesThere {
         state: &State,
         manifest: &Manifest,
     ) -> Result<Vec<PathBuf>> {
-        let named = state.trees.values().flat_map(Version::tables);
-        let mut named: Vec<FileNumber> = named.map(|(_, table)| table.file.number).collect();
+        let files = || state.trees.values().flat_map(Version::tables).map(|(_, t)| &t.file);
+        let mut named: Vec<FileNumber> = files().map(|file| file.number).collect();
         named.sort_unstable();
         let orphans = self.ssts.iter().filter(|number| named.binary_search(number).is_err());
         let mut paths: Vec<PathBuf> = orphans.map(|number| sst_path(dir, *number)).collect();
+        let of_file = |file: &Arc<FileMeta>| -> Vec<_> {
+            file.wals.iter().map(|wal| (file.number, *wal)).collect()
+        };
+        let values: BTreeSet<(FileNumber, u64)> = files().flat_map(of_file).collect();
+        let orphans = self.values.difference(&values);
+        paths.extend(orphans.map(|(sst, wal)| values_path(&sst_path(dir, *sst), *wal)));
         paths.extend(manifest.unused()?);
         paths.extend_from_slice(&self.old_wals);
         paths.extend_from_slice(&self.published);
@@ -108,7 +120,8 @@ impl FilesThere {
 
     /// A number that no file of the folder has, and that no file had.
     pub fn next_number(&self, state: &State) -> u64 {
-        let largest = self.ssts.last().map_or(0, |number| number.0).max(self.last_wal);
+        let values = self.values.iter().map(|(sst, wal)| sst.0.max(*wal)).max().unwrap_or(0);
+        let largest = self.ssts.last().map_or(0, |number| number.0).max(self.last_wal).max(values);
         state.numbers.next_file.max(largest + 1)
     }
 }
@@ -187,13 +200,13 @@ pub(crate) fn check_numbers(dir: &Path, state: &State, read_only: bool) -> Resul
     }
 }
 
-/// Checks that the keyspace `default` exists, that every tree is valid, and that its SSTs exist, if
-/// `ssts` lists the files.
+/// Checks that the keyspace `default` exists, that every tree is valid, and that its SSTs and the
+/// WALs with their values exist, if `there` lists the files.
 fn check_trees(
     dir: &Path,
     state: &State,
     shape: &dyn vlsm_policy::Shape,
-    ssts: Option<&Vec<FileNumber>>,
+    there: Option<&FilesThere>,
 ) -> Result<()> {
     if !state.keyspaces.values().any(|keyspace| keyspace.name == DEFAULT_KEYSPACE) {
         let what = format!("the manifest has no keyspace {DEFAULT_KEYSPACE:?}");
@@ -204,10 +217,16 @@ fn check_trees(
         sound.map_err(|violation| {
             Error::corruption(dir, 0, format!("the manifest's tree {id} is not sound: {violation}"))
         })?;
-        let missing = |number: &FileNumber| ssts.is_some_and(|s| s.binary_search(number).is_err());
-        let mut named = version.tables().map(|(_, table)| table.file.number);
-        if let Some(number) = named.find(missing) {
-            let path = sst_path(dir, number);
+        let Some(FilesThere { ssts, values, .. }) = there else { continue };
+        let missing = |file: &FileMeta| {
+            let path = sst_path(dir, file.number);
+            let gone = file.wals.iter().find(|wal| !values.contains(&(file.number, **wal)));
+            match ssts.binary_search(&file.number) {
+                Ok(_) => gone.map(|wal| values_path(&path, *wal)),
+                Err(_) => Some(path),
+            }
+        };
+        if let Some(path) = version.tables().find_map(|(_, table)| missing(&table.file)) {
             return Err(Error::corruption(&path, 0, "the manifest names it, but it is missing"));
         }
     }

@@ -59,7 +59,7 @@ use vlsm_core::{
 use vlsm_disk::Env;
 use vlsm_disk::fs::{Fs, OpenOptions};
 use vlsm_disk::manifest::{self, Record, State};
-use vlsm_disk::sst::sst_path;
+use vlsm_disk::sst::{sst_path, values_path};
 use vlsm_disk::wal::Rewrite;
 use vlsm_disk::wal::reader::{LiveWal, Recovered};
 
@@ -201,6 +201,7 @@ pub(crate) fn hold(
 ) -> Result<Held> {
     let max = fs.files_max().map_or(usize::MAX, |max| max / 4 * 3);
     let mut held = Held::new();
+    let mut logged = 0;
     for (_, table) in state.trees.values().flat_map(Version::tables) {
         let key = (table.file.number, table.file.uid);
         if held.contains_key(&key) {
@@ -209,12 +210,20 @@ pub(crate) fn hold(
         let there = known.get(&key).filter(|known| *known.meta == *table.file);
         let file = match there {
             Some(known) => known.clone(),
-            None if held.len() >= max => return Err(too_many(dir, state, max)),
+            None if held.len() + logged >= max => return Err(too_many(dir, state, max)),
             None => {
                 let path = sst_path(dir, table.file.number);
                 let file = fs.open(&path, OpenOptions::READ.direct(direct));
                 let file = file.map_err(|error| Error::io("cannot open SST", &path, error))?;
-                HeldFile { meta: table.file.clone(), file }
+                let values = |wal: &u64| {
+                    let path = values_path(&path, *wal);
+                    let file = fs.open(&path, OpenOptions::READ);
+                    let failed = |error| Error::io("cannot open values of SST", &path, error);
+                    Ok((*wal, file.map_err(failed)?))
+                };
+                logged += table.file.wals.len();
+                let values = table.file.wals.iter().map(values).collect::<Result<_>>()?;
+                HeldFile { meta: table.file.clone(), file, values }
             }
         };
         held.insert(key, file);

@@ -244,6 +244,10 @@ impl<'a> Ingest<'a> {
         let file = self.engine.shared.env.fs().open(path, OpenOptions::READ);
         let file = file.map_err(|error| Error::io("cannot open", path, error))?;
         let reader = SstReader::open_unknown(file, path)?;
+        let of_a_store = "it is an SST of a store; write files for this with SstFileWriter";
+        if !reader.summary().properties.wals.is_empty() {
+            return wrong(of_a_store);
+        }
         let mut damage = None;
         let found = check(
             &reader,
@@ -259,7 +263,7 @@ impl<'a> Ingest<'a> {
         let properties = &summary.properties;
         let foreign = properties.range_tombstones > 0 || found.special > 0;
         if properties.seq_max > Seq::ZERO || foreign || found.keys != properties.entries {
-            return wrong("it is an SST of a store; write files for this with SstFileWriter");
+            return wrong(of_a_store);
         }
         let view = self.engine.reader.views().load_full();
         let ours = || view.trees().flat_map(|tree| tree.version.tables());

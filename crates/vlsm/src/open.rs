@@ -445,6 +445,9 @@ fn begin_work(engine: &Engine, read_only: bool, held: Held, recovered: &Recovere
         return Ok(());
     }
     let Engine { shared, log, installer, writer, control, .. } = engine;
+    let view = engine.reader.views().load_full();
+    let tables = view.trees().flat_map(|tree| tree.version.tables());
+    log.note_linked(tables.flat_map(|(_, table)| table.file.wals.iter().copied()));
     shared.counters.wal_filled_bytes.add(log.begun_bytes());
     remove(&shared.env, &shared.events, &recovered.unused);
     match installer.record_wals() {

@@ -84,7 +84,7 @@ pub fn entry(seq: u64, kind: Kind, key: &[u8], value: &[u8]) -> Value {
     let mut json = Map::new();
     json.insert("sequence_number".into(), seq.into());
     let what = match kind {
-        Kind::Put | Kind::PutExpiring => "put",
+        Kind::Put | Kind::PutExpiring | Kind::Logged => "put",
         Kind::Delete => "delete",
         Kind::Merge => "merge",
         Kind::RangeDelete => "delete_range",
@@ -95,7 +95,8 @@ pub fn entry(seq: u64, kind: Kind, key: &[u8], value: &[u8]) -> Value {
     match kind {
         Kind::Delete => {}
         Kind::RangeDelete => field("to", value, &mut json),
-        Kind::Put | Kind::Merge => field("value", value, &mut json),
+        // Readers show an entry whose value is in a WAL as a put.
+        Kind::Put | Kind::Merge | Kind::Logged => field("value", value, &mut json),
         Kind::PutExpiring => {
             json.insert("expires_micros".into(), key::expiry(value).map(|at| at.0).into());
             field("value", value.get(key::EXPIRY_LEN..).unwrap_or_default(), &mut json);

@@ -16,7 +16,7 @@ use vlsm_disk::fs::{Fs, Lock, OpenOptions, posix::PosixFs};
 use vlsm_disk::manifest::format::Item;
 use vlsm_disk::manifest::{Keyspace, Manifest, State, manifest_number};
 use vlsm_disk::sst::check::check;
-use vlsm_disk::sst::{SstReader, sst_path};
+use vlsm_disk::sst::{SstReader, sst_path, sst_paths};
 use vlsm_disk::wal::wal_number;
 
 /// The most SSTs without a name in the manifest that are described one by one.
@@ -116,12 +116,12 @@ impl Source {
     pub fn copy(&self, target: &Path, damaged: &mut Vec<DamagedTable>) -> Result<Vec<String>> {
         let mut remarks = Vec::new();
         let tables = self.state.trees.values().flat_map(|version| version.tables());
-        let mut numbers: Vec<FileNumber> = tables.map(|(_, table)| table.file.number).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
+        let files = tables.map(|(_, table)| (table.file.number, &table.file));
+        let files: BTreeMap<FileNumber, _> = files.collect();
         let mut named: Vec<PathBuf> = Vec::new();
-        for number in numbers {
-            let from = sst_path(&self.folder, number);
+        for (number, from) in files.into_iter().flat_map(|(number, file)| {
+            sst_paths(&self.folder, file).map(move |path| (number, path))
+        }) {
             named.push(from.clone());
             let Some(error) = copy(&from, target)? else { continue };
             if !damaged.iter().any(|table| table.file == number) {
@@ -217,6 +217,7 @@ fn damage(path: &Path, file: &vlsm_core::FileMeta) -> vlsm_core::Result<()> {
     let opened = PosixFs.open(path, OpenOptions::READ);
     let opened = opened.map_err(|error| Error::io("cannot open SST", path, error))?;
     let reader = SstReader::open(opened, path, file)?;
+    let reader = reader.with_values(|_, path| PosixFs.open(path, OpenOptions::READ))?;
     let mut first = None;
     let mut problem = |offset: u64, what: &str| {
         first.get_or_insert_with(|| Error::corruption(path, offset, what));

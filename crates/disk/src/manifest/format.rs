@@ -19,8 +19,9 @@
 //! place            level u8 | run, for level 0
 //! table            file number | uid u64 | bytes | checksum u64 | entries | tombstones
 //!                  | smallest | largest | smallest and largest sequence number
-//!                  | flags u8 | [fragments of range tombstones] | [first expiry]
-//!                  | [length of the tail] | [keys | sketch of them, 3072 bytes]
+//!                  | flags u8 | [further flags u8 | count | WAL* | bytes] | [fragments of range
+//!                  tombstones] | [first expiry] | [length of the tail]
+//!                  | [keys | sketch of them, 3072 bytes]
 //!                  | [range, visible bytes]
 //! range            lower end | upper end | 1 when that is inclusive
 //! ```
@@ -28,7 +29,8 @@
 //! Flags of a table: 1 it shows a slice of its file; 2 the file's largest key is exclusive; 4 the
 //! file has range tombstones; 8 all entries of the file have one sequence number, its global one;
 //! 16 some of its values expire; 32 the length of the file's tail is known;
-//! 64 there is a sketch of the file's keys, in L0 only.
+//! 64 there is a sketch of the file's keys, in L0 only; 128 further flags follow. Of these there is
+//! one, 1: values of the file, of that many bytes, are in WALs.
 //!
 //! Tables of one file share one [`FileMeta`] after reading: [`Files`] remembers them.
 
@@ -59,13 +61,9 @@ const FLAG_GLOBAL_SEQ: u8 = 8;
 const FLAG_EXPIRES: u8 = 16;
 const FLAG_TAIL: u8 = 32;
 const FLAG_SKETCH: u8 = 64;
-const FLAGS: u8 = FLAG_SLICE
-    | FLAG_EXCLUSIVE
-    | FLAG_RANGES
-    | FLAG_GLOBAL_SEQ
-    | FLAG_EXPIRES
-    | FLAG_TAIL
-    | FLAG_SKETCH;
+/// Another byte of flags follows, with what came later.
+const FLAG_MORE: u8 = 128;
+const MORE_WALS: u8 = 1;
 /// The most runs and levels that one edit changes.
 const PLACES_MAX: usize = 1 << 16;
 /// The largest value of a counter.
@@ -214,8 +212,15 @@ fn put_table(out: &mut Vec<u8>, place: Place, table: &Table) {
             | flag(file.global_seq.is_some(), FLAG_GLOBAL_SEQ)
             | flag(file.expires.is_some(), FLAG_EXPIRES)
             | flag(file.tail.is_some(), FLAG_TAIL)
-            | flag(sketch.is_some(), FLAG_SKETCH),
+            | flag(sketch.is_some(), FLAG_SKETCH)
+            | flag(!file.wals.is_empty(), FLAG_MORE),
     );
+    if !file.wals.is_empty() {
+        out.push(MORE_WALS);
+        put_varint(out, file.wals.len() as u64);
+        file.wals.iter().for_each(|wal| put_varint(out, *wal));
+        put_varint(out, file.logged_bytes.0);
+    }
     if file.range_tombstones > 0 {
         put_varint(out, file.range_tombstones);
     }
@@ -348,6 +353,23 @@ fn read_range(reader: &mut Reader<'_>) -> Read<KeyRange> {
     Ok(KeyRange { lo, hi, hi_inclusive: read_bool(reader)? })
 }
 
+/// Reads the second byte of a table's flags and what it announces: the WALs that hold values, and
+/// the bytes of these values.
+fn read_more(reader: &mut Reader<'_>) -> Read<(Vec<u64>, units::Bytes)> {
+    if reader.u8()? != MORE_WALS {
+        return Err(Malformed("an unknown flag of a table"));
+    }
+    let count = reader.varint()?;
+    let mut wals = Vec::new();
+    for _ in 0..count {
+        wals.push(read_number(reader)?);
+    }
+    if wals.is_empty() || !wals.is_sorted_by(|a, b| a < b) {
+        return Err(Malformed("a table's list of WALs is malformed"));
+    }
+    Ok((wals, units::Bytes(reader.varint()?)))
+}
+
 /// Reads the sketch of a file's keys.
 fn read_sketch(reader: &mut Reader<'_>, file: &FileMeta) -> Read<Arc<Sketch>> {
     let keys = reader.varint()?;
@@ -371,8 +393,8 @@ fn read_table(reader: &mut Reader<'_>, files: &mut Files) -> Read<Table> {
         ..FileMeta::default()
     };
     let flags = reader.u8()?;
-    if flags & !FLAGS != 0 {
-        return Err(Malformed("an unknown flag of a table"));
+    if flags & FLAG_MORE != 0 {
+        (read.wals, read.logged_bytes) = read_more(reader)?;
     }
     read.largest_exclusive = flags & FLAG_EXCLUSIVE != 0;
     if flags & FLAG_RANGES != 0 {

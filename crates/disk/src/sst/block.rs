@@ -120,6 +120,8 @@ fn check_kind(trailer: Trailer, value_len: usize) -> Result<(), Damage> {
         Some(Kind::PutExpiring) => Err("an entry that expires does not say when"),
         Some(Kind::RangeDelete) => Err("a range tombstone lies among the entries"),
         Some(Kind::Kept) => Err("an entry is of a kind that only WALs have"),
+        // The reader decodes the place.
+        Some(Kind::Logged) => Ok(()),
         None => Err("an entry has an unknown kind: it was written by a newer version"),
     }
 }
@@ -169,6 +171,11 @@ impl Block {
     #[must_use]
     pub fn weight(&self) -> usize {
         self.weight as usize
+    }
+
+    /// All its bytes.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.data
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! rest:
 //! 1. Each block, in the order of the file: its checksum, its layout, its restart points.
 //! 2. Each entry: it comes after the previous one, the index leads to its block, and the filter
-//!    knows it.
+//!    knows it. A value that is in a WAL (`logged`) is as it was.
 //! 3. The sums over all entries: they equal those of the properties.
 //!
 //! Damage is reported and then skipped, so that all of it is reported. Facts that a damaged block
@@ -13,6 +13,7 @@
 
 use super::block::{Layout, assemble, entry_at};
 use super::format::{Compression, Damage, Properties, decompress, open_block};
+use super::logged;
 use super::reader::{ReadStats, SstReader, read};
 use crate::aligned::{AlignedBuf, align_down, align_up};
 use std::ops::Range;
@@ -29,7 +30,8 @@ pub type Tell<'a> = dyn FnMut(u64, &str) + 'a;
 pub struct Found {
     /// Distinct user keys.
     pub keys: u64,
-    /// Entries that are neither puts nor deletes: merge operands, and values that expire.
+    /// Entries that are neither puts nor deletes: merge operands, values that expire, and values
+    /// that are in WALs.
     pub special: u64,
 }
 
@@ -126,8 +128,13 @@ impl Walk<'_, '_> {
                 restart += 1;
             }
             assemble(&mut self.key, entries, &entry)?;
-            let value_len = entry.end - entry.value_at;
-            wrong = wrong.or(self.entry(block, entry.trailer, value_len).err());
+            let value = &entries[entry.value_at..entry.end];
+            if logged::is_logged(entry.trailer)
+                && let Err(error) = self.reader.logged(block, value)
+            {
+                (self.problem)(self.reader.extent(block).start, &error.to_string());
+            }
+            wrong = wrong.or(self.entry(block, entry.trailer, value.len()).err());
             at = entry.end;
         }
         match restart == layout.restart_count {

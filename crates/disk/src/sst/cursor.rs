@@ -121,6 +121,7 @@ impl SstCursor {
         if self.block.is_none() || self.number != number {
             let follows = self.block.is_some() && number == self.number + 1;
             let block = if follows { self.following(number)? } else { self.elsewhere(number)? };
+            let block = if self.reader.has_logged() { self.whole(number, block)? } else { block };
             match &mut self.block {
                 Some(cursor) => cursor.set_block(block),
                 None => self.block = Some(BlockCursor::new(block)),
@@ -131,6 +132,16 @@ impl SstCursor {
             Some(cursor) => position(cursor).map_err(|what| self.reader.damaged(number, what)),
             None => Ok(()),
         }
+    }
+
+    /// The block with its values, of which some are in WALs.
+    fn whole(&mut self, number: usize, block: Block) -> Result<Block> {
+        let stored = block.payload();
+        let payload = self.reader.inlined(number, stored)?;
+        self.stats.bytes_read += payload.len().saturating_sub(stored.len()) as u64;
+        let weight = payload.capacity();
+        let whole = Block::new(self.cache.hold(payload, weight), weight);
+        whole.map_err(|what| self.reader.damaged(number, what))
     }
 
     fn elsewhere(&mut self, number: usize) -> Result<Block> {

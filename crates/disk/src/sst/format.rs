@@ -305,7 +305,14 @@ pub struct Properties {
     /// The time when the first of its values expires, since the Unix epoch; none if no value
     /// expires.
     pub expires: Option<Micros>,
+    /// The numbers of the WALs that hold values of the file, ascending.
+    pub wals: Vec<u64>,
+    /// Bytes of the values there.
+    pub logged_bytes: u64,
 }
+
+/// The property that names these WALs. A reader that does not know it must refuse the file.
+const WALS: u8 = REQUIRED;
 
 /// A reader must know every property whose id has this bit, or refuse the file.
 const REQUIRED: u8 = 0x80;
@@ -346,6 +353,13 @@ impl Properties {
             out.extend_from_slice(&[12, 8]);
             out.extend_from_slice(&expires.0.to_le_bytes());
         }
+        if !self.wals.is_empty() {
+            out.extend_from_slice(&[13, 8]);
+            out.extend_from_slice(&self.logged_bytes.to_le_bytes());
+            out.push(WALS);
+            put_varint(&mut out, 8 * self.wals.len() as u64);
+            self.wals.iter().for_each(|wal| out.extend_from_slice(&wal.to_le_bytes()));
+        }
         out
     }
 
@@ -377,6 +391,8 @@ impl Properties {
                 10 => properties.range_tombstones = number()?,
                 11 => properties.largest_exclusive = value == [1],
                 12 => properties.expires = Some(Micros(number()?)),
+                13 => properties.logged_bytes = number()?,
+                WALS => properties.wals = wals_of(value)?,
                 _ if id & REQUIRED != 0 => return Err("the file uses an unknown feature"),
                 _ => {}
             }
@@ -386,6 +402,16 @@ impl Properties {
             return Err("a property is missing");
         }
         Ok(properties)
+    }
+}
+
+/// The numbers of WALs in a property.
+fn wals_of(value: &[u8]) -> Result<Vec<u64>, Damage> {
+    let (numbers, rest) = value.as_chunks::<8>();
+    let wals: Vec<u64> = numbers.iter().map(|number| u64::from_le_bytes(*number)).collect();
+    match rest.is_empty() && !wals.is_empty() && wals.is_sorted_by(|a, b| a < b) {
+        true => Ok(wals),
+        false => Err("the list of WALs with values is malformed"),
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `index` | the last key and the extent of every block |
 //! | [`filter`] | the Bloom filter |
 //! | `ranges` | the section of range tombstones |
+//! | [`logged`] | values that are in WALs instead of the file |
 //! | [`writer`] | how entries become bytes; does no I/O |
 //! | [`reader`] | point lookups through the block cache |
 //! | `cursor` | iteration through the block cache, with read-ahead |
@@ -32,6 +33,7 @@ mod cursor;
 pub mod filter;
 pub mod format;
 mod index;
+pub mod logged;
 mod ranges;
 pub mod reader;
 pub mod scan;
@@ -39,13 +41,14 @@ pub mod writer;
 
 use crate::names;
 use std::path::{Path, PathBuf};
-use vlsm_core::FileNumber;
+use vlsm_core::{FileMeta, FileNumber};
 
 pub use cache::BlockCache;
 pub use cursor::SstCursor;
 pub use format::{Compression, Properties};
+pub use logged::Place;
 pub use reader::{ReadStats, SstReader};
-pub use scan::{ReadRequest, Scan, Scanner};
+pub use scan::{Chunk, ReadRequest, Scan, Scanner};
 pub use writer::{SstOptions, SstSummary, SstWriter};
 
 #[cfg(test)]
@@ -61,4 +64,24 @@ pub fn sst_path(dir: &Path, number: FileNumber) -> PathBuf {
 #[must_use]
 pub fn sst_number(name: &Path) -> Option<FileNumber> {
     names::number(name, "", ".sst").map(FileNumber)
+}
+
+/// The path of the second name of a WAL whose records hold values of this SST.
+#[must_use]
+pub fn values_path(sst: &Path, wal: u64) -> PathBuf {
+    let stem = sst.file_stem().unwrap_or_default().to_string_lossy();
+    sst.with_file_name(format!("{stem}-{}.values", names::digits(wal)))
+}
+
+/// The numbers of the SST and of the WAL in the name of such a file.
+#[must_use]
+pub fn values_numbers(name: &Path) -> Option<(FileNumber, u64)> {
+    names::pair(name, ".values").map(|(sst, wal)| (FileNumber(sst), wal))
+}
+
+/// The paths of all files of an SST: its own, and those of the WALs that hold values of it.
+pub fn sst_paths(dir: &Path, file: &FileMeta) -> impl Iterator<Item = PathBuf> {
+    let path = sst_path(dir, file.number);
+    let values: Vec<_> = file.wals.iter().map(|wal| values_path(&path, *wal)).collect();
+    std::iter::once(path).chain(values)
 }

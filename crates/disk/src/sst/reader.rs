@@ -27,14 +27,16 @@ use super::format::{
     decompress, open_block,
 };
 use super::index::Index;
-use super::ranges;
+use super::logged::{self, Values};
 use super::writer::SstSummary;
+use super::{ranges, values_path};
 use crate::aligned::{ALIGNMENT, AlignedBuf, align_down, align_up};
 use crate::fs::File;
 use crate::gauge::{Charge, Gauge};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::cell::Cell;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,6 +72,8 @@ pub struct SstReader {
     ranges: Arc<RangeTombstones>,
     global_seq: Option<Seq>,
     summary: SstSummary,
+    /// The WALs that hold values of the file.
+    values: Values,
     open_bytes: u64,
     charge: Mutex<Option<Charge>>,
 }
@@ -89,6 +93,9 @@ impl SstReader {
         }
         if found.uid != expected.uid || found.checksum != expected.checksum {
             return wrong("this is not the file that the manifest names");
+        }
+        if found.properties.wals != expected.wals {
+            return wrong("the WALs that hold its values are not those of the manifest");
         }
         if expected.tail.is_some_and(|tail| tail != found.tail) {
             return wrong("the length of index, filter and footer differs from the manifest");
@@ -164,9 +171,28 @@ impl SstReader {
             ranges,
             global_seq,
             summary,
+            values: Values::default(),
             open_bytes,
             charge: Mutex::default(),
         })
+    }
+
+    /// The reader with the files that hold values of the SST (`logged`), which `open` opens for
+    /// reading. Without them these values cannot be read.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if one cannot be opened.
+    pub fn with_values(
+        mut self,
+        mut open: impl FnMut(u64, &Path) -> io::Result<Arc<dyn File>>,
+    ) -> Result<Self> {
+        for wal in &self.summary.properties.wals {
+            let path = values_path(&self.path, *wal);
+            let file = open(*wal, &path);
+            let file = file.map_err(|error| Error::io("cannot open values of SST", &path, error));
+            self.values.add(*wal, path, file?);
+        }
+        Ok(self)
     }
 
     /// The reader without its filter, for callers that read the whole file.
@@ -376,6 +402,22 @@ impl SstReader {
         decode().map_err(|what| self.damaged(number, what))
     }
 
+    /// Whether values of the file are in WALs.
+    #[inline]
+    pub(super) fn has_logged(&self) -> bool {
+        !self.summary.properties.wals.is_empty()
+    }
+
+    /// The payload of a block with all its values.
+    pub(super) fn inlined(&self, number: usize, payload: &[u8]) -> Result<Vec<u8>> {
+        logged::inlined(payload, &self.values, |what| self.damaged(number, what))
+    }
+
+    /// The value at this place in a WAL, to which a block refers.
+    pub(super) fn logged(&self, number: usize, place: &[u8]) -> Result<Vec<u8>> {
+        self.values.read(place, |what| self.damaged(number, what))
+    }
+
     /// Whether the file may hold entries of `key`, according to its filter.
     #[must_use]
     pub fn may_contain(&self, key: &[u8], stats: &mut ReadStats) -> bool {
@@ -425,7 +467,7 @@ impl SstReader {
     }
 
     /// As [`SstReader::get_hashed`], with blocks from `block`, which may give up instead of reading
-    /// one.
+    /// one. A value that is in a WAL is read all the same.
     ///
     /// # Errors
     /// Those of `block`, and [`Error::Corruption`].
@@ -449,6 +491,11 @@ impl SstReader {
         for number in self.index.find(key)..self.index.len() {
             let found = block(number, stats)?.get(key, target);
             match found.map_err(|what| self.damaged(number, what))? {
+                Lookup::Found(trailer, place) if logged::is_logged(trailer) => {
+                    let value = self.logged(number, &place)?;
+                    stats.bytes_read += value.len() as u64;
+                    return Ok(Some((logged::as_put(trailer), value.into())));
+                }
                 Lookup::Found(trailer, value) => {
                     return Ok(Some((renumbered(trailer, self.global_seq), value)));
                 }

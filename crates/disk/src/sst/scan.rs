@@ -5,18 +5,20 @@
 //! 1. [`Scanner::next_read`] requests the next chunk: whole blocks, at most about `chunk_len`
 //!    bytes. At most `depth` chunks are requested or ready besides the open one.
 //! 2. The caller runs the [`ReadRequest`] wherever it likes and returns the memory with
-//!    [`Scanner::supply`], in any order.
+//!    [`Scanner::supply`], in any order. If values are in WALs (`logged`), the request reads these,
+//!    too.
 //! 3. [`Scanner::advance`] goes to the next entry, or reports that it needs the next chunk.
 //!
 //! Invariants: S1 the scanner does not show entries outside a table's range; S2 it verifies a
 //! block's checksum before it shows the block's first entry; S3 no allocation per entry: one buffer
 //! holds the key, and a value is a slice of the chunk. Memory: `depth + 1` chunks. A block longer
-//! than a chunk is a chunk of its own.
+//! than a chunk is a chunk of its own, and so may be one with its values from WALs.
 //!
 //! Threads and locks: one thread; no lock.
 
 use super::block::{Layout, assemble, entry_at};
 use super::format::{Compression, Damage, decompress, open_block};
+use super::logged::BLOCK_VALUES_MAX;
 use super::reader::{SstReader, renumbered};
 use crate::aligned::{AlignedBuf, align_down, align_up};
 use crate::io::{Bulk, Way};
@@ -42,8 +44,19 @@ pub enum Scan {
 pub struct ReadRequest {
     ticket: u64,
     reader: Arc<SstReader>,
+    blocks: Range<usize>,
     offset: u64,
     buf: AlignedBuf,
+}
+
+/// A chunk that was read.
+#[derive(Debug)]
+pub struct Chunk {
+    buf: AlignedBuf,
+    /// The payloads of its blocks with all values in them, if some of these are in WALs.
+    whole: Vec<Vec<u8>>,
+    /// About the bytes that were read from WALs.
+    logged_bytes: u64,
 }
 
 impl ReadRequest {
@@ -68,19 +81,48 @@ impl ReadRequest {
     /// Reads the chunk at once, and waits for the device.
     ///
     /// # Errors
-    /// The system's error, or one for a file that ends too early.
-    pub fn run(mut self) -> io::Result<AlignedBuf> {
-        self.read(0..self.buf.len())?;
-        Ok(self.buf)
+    /// [`Error::Io`], also for a file that ends too early; [`Error::Corruption`] of values in WALs.
+    pub fn run(mut self) -> Result<Chunk> {
+        let read = self.read(0..self.buf.len());
+        self.done(read)
     }
 
     /// Reads the chunk as bulk I/O, and waits for the device.
     ///
     /// # Errors
-    /// The system's error, or one for a file that ends too early.
-    pub fn run_in(mut self, bulk: &Bulk) -> io::Result<AlignedBuf> {
-        bulk.call(Way::Read, self.buf.len(), |part| self.read(part))?;
-        Ok(self.buf)
+    /// As [`ReadRequest::run`].
+    pub fn run_in(mut self, bulk: &Bulk) -> Result<Chunk> {
+        let read = bulk.call(Way::Read, self.buf.len(), |part| self.read(part));
+        self.done(read)
+    }
+
+    fn done(self, read: io::Result<()>) -> Result<Chunk> {
+        read.map_err(|error| Error::io("cannot read", self.reader.path(), error))?;
+        let whole: Vec<_> = match self.reader.has_logged() {
+            true => self.blocks.clone().map(|block| self.whole(block)).collect::<Result<_>>()?,
+            false => Vec::new(),
+        };
+        let bytes: usize = whole.iter().map(Vec::len).sum();
+        let logged_bytes = bytes.saturating_sub(self.buf.len()) as u64;
+        Ok(Chunk { buf: self.buf, whole, logged_bytes })
+    }
+
+    /// The payload of a block with all values in it.
+    fn whole(&self, block: usize) -> Result<Vec<u8>> {
+        let Self { reader, offset, buf, .. } = self;
+        let extent = reader.extent(block);
+        let stored = &buf[(extent.start - offset) as usize..(extent.end - offset) as usize];
+        let damaged = |what| reader.damaged(block, what);
+        let (payload, compression) =
+            open_block(stored, reader.uid(), extent.start).map_err(damaged)?;
+        match compression {
+            Compression::None => reader.inlined(block, payload),
+            _ => {
+                let mut raw = Vec::new();
+                decompress(compression, payload, &mut raw).map_err(damaged)?;
+                reader.inlined(block, &raw)
+            }
+        }
     }
 
     fn read(&mut self, part: Range<usize>) -> io::Result<()> {
@@ -108,7 +150,7 @@ struct Slot {
     blocks: Range<usize>,
     /// The offset in the file at which its memory begins.
     offset: u64,
-    buf: Option<AlignedBuf>,
+    chunk: Option<Chunk>,
 }
 
 /// A position in a sorted run of tables.
@@ -124,8 +166,10 @@ pub struct Scanner {
     /// The open chunk, from which entries come, and the next block in it.
     open: Option<Slot>,
     chunk: AlignedBuf,
+    /// The payloads of its blocks from the next one on, if some of their values are in WALs.
+    whole: std::vec::IntoIter<Vec<u8>>,
     block: usize,
-    /// The open block's payload if the block was compressed.
+    /// The open block's payload if the block was compressed, or refers to WALs.
     raw: Vec<u8>,
     is_raw: bool,
     /// The remaining entries of the open block, in `raw` or in `chunk`.
@@ -161,6 +205,7 @@ impl Scanner {
             slots: VecDeque::new(),
             open: None,
             chunk: AlignedBuf::default(),
+            whole: Vec::new().into_iter(),
             block: 0,
             raw: Vec::new(),
             is_raw: false,
@@ -197,8 +242,12 @@ impl Scanner {
         };
         let first = self.next_block;
         let start = part.reader.extent(first).start;
+        // With the values that its blocks have in WALs a chunk is no longer than others.
+        let logged = if part.reader.has_logged() { BLOCK_VALUES_MAX } else { 0 };
+        let len =
+            |end: usize| part.reader.extent(end).end - start + logged * (end + 1 - first) as u64;
         let mut end = first + 1;
-        while end < part.blocks.end && part.reader.extent(end).end - start <= self.chunk_len {
+        while end < part.blocks.end && len(end) <= self.chunk_len {
             end += 1;
         }
         let offset = align_down(start);
@@ -209,19 +258,22 @@ impl Scanner {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.next_block = end;
-        let slot = Slot { ticket, part: self.next_part, blocks: first..end, offset, buf: None };
+        let blocks = first..end;
+        let slot =
+            Slot { ticket, part: self.next_part, blocks: blocks.clone(), offset, chunk: None };
         self.slots.push_back(slot);
         self.bytes_read += len;
-        Some(ReadRequest { ticket, reader, offset, buf })
+        Some(ReadRequest { ticket, reader, blocks, offset, buf })
     }
 
     /// Supplies a chunk that was requested.
     ///
     /// # Panics
     /// If the chunk was not requested.
-    pub fn supply(&mut self, ticket: u64, buf: AlignedBuf) {
+    pub fn supply(&mut self, ticket: u64, chunk: Chunk) {
+        self.bytes_read += chunk.logged_bytes;
         let slot = self.slots.iter_mut().find(|slot| slot.ticket == ticket);
-        slot.expect("the chunk was asked for").buf = Some(buf);
+        slot.expect("the chunk was asked for").chunk = Some(chunk);
     }
 
     /// Bytes requested so far.
@@ -233,7 +285,7 @@ impl Scanner {
     /// Whether [`Scanner::advance`] would return `NeedMore` at the end of the open chunk.
     #[must_use]
     pub fn lacks_chunk(&self) -> bool {
-        self.slots.front().is_some_and(|slot| slot.buf.is_none())
+        self.slots.front().is_some_and(|slot| slot.chunk.is_none())
     }
 
     /// The user key of the entry.
@@ -319,8 +371,9 @@ impl Scanner {
             if self.slots.is_empty() && !self.wants_more() {
                 return Ok(Scan::Done);
             }
-            let ready = self.slots.front_mut().and_then(|slot| slot.buf.take());
-            let Some(buf) = ready else { return Ok(Scan::NeedMore) };
+            let ready = self.slots.front_mut().and_then(|slot| slot.chunk.take());
+            let Some(Chunk { buf, whole, .. }) = ready else { return Ok(Scan::NeedMore) };
+            self.whole = whole.into_iter();
             let used = std::mem::replace(&mut self.chunk, buf);
             if used.capacity() > 0 && self.spare.len() <= self.depth {
                 self.spare.push(used);
@@ -343,12 +396,18 @@ impl Scanner {
         let slot = self.open.as_ref().ok_or("no chunk is open")?;
         let part = &self.parts[slot.part];
         let extent = part.reader.extent(self.block);
+        self.checks_range = self.block == part.blocks.start || self.block >= part.last_from;
+        self.global_seq = part.reader.global_seq();
+        self.key.clear();
+        if let Some(whole) = self.whole.next() {
+            (self.raw, self.is_raw) = (whole, true);
+            self.entries = 0..Layout::parse(&self.raw)?.entries;
+            return Ok(());
+        }
         let start = (extent.start - slot.offset) as usize;
         let end = (extent.end - slot.offset) as usize;
         let stored = self.chunk.get(start..end).ok_or("a chunk is too short")?;
         let (payload, compression) = open_block(stored, part.reader.uid(), extent.start)?;
-        self.checks_range = self.block == part.blocks.start || self.block >= part.last_from;
-        self.global_seq = part.reader.global_seq();
         self.is_raw = compression != Compression::None;
         let (start, layout) = if self.is_raw {
             decompress(compression, payload, &mut self.raw)?;
@@ -357,7 +416,6 @@ impl Scanner {
             (start, Layout::parse(payload)?)
         };
         self.entries = start..start + layout.entries;
-        self.key.clear();
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Round trips, golden bytes and damage of SSTs, on a file in memory.
 
 mod cursor;
+mod logged;
 mod opening;
 mod ranges;
 mod sketch;

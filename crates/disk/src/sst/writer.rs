@@ -17,6 +17,9 @@
 //! shrink, one block in 32 is tried, until one shrinks. The others are written as
 //! without compression.
 //!
+//! A put whose value is in a WAL already has its place there instead of a value
+//! ([`SstWriter::add_logged`], `logged`).
+//!
 //! Invariants: W1 entries strictly ascend in tree order, and fragments are disjoint and ascend; W2
 //! a chunk that was handed out never changes. Cost: no allocation per entry; two copies of each
 //! byte, one of them within the first-level cache.
@@ -28,6 +31,7 @@ use super::format::{
     BLOCK_TRAILER_LEN, Compression, Footer, Properties, Section, VERSION, checksum, common_prefix,
 };
 use super::index::IndexBuilder;
+use super::logged::{BLOCK_VALUES_MAX, Place};
 use super::ranges::RangesBuilder;
 use crate::aligned::{ALIGNMENT, AlignedBuf};
 use bytes::Bytes;
@@ -115,6 +119,8 @@ impl SstSummary {
             expires: self.properties.expires,
             tail: Some(self.tail),
             sketch: self.sketch,
+            wals: self.properties.wals,
+            logged_bytes: units::Bytes(self.properties.logged_bytes),
             ..FileMeta::default()
         }
     }
@@ -137,6 +143,8 @@ pub struct SstWriter {
     /// not tried.
     failures: u32,
     untried: u32,
+    /// Bytes of values in WALs to which the open block refers.
+    block_values: u64,
     chunks: Chunks,
     compressor: Compressor,
 }
@@ -198,6 +206,7 @@ impl SstWriter {
             last_trailer: Trailer::FIRST,
             failures: 0,
             untried: 0,
+            block_values: 0,
             chunks: Chunks::default(),
             compressor: Compressor::default(),
         };
@@ -258,6 +267,22 @@ impl SstWriter {
         properties.value_bytes += value.len() as u64;
         properties.seq_min = properties.seq_min.min(trailer.seq());
         properties.seq_max = properties.seq_max.max(trailer.seq());
+    }
+
+    /// Appends a put whose value is at this place in a WAL. The order is that of [`Self::add`].
+    pub fn add_logged(&mut self, key: &[u8], seq: Seq, place: &Place) {
+        let len = u64::from(place.len);
+        if self.block_values + len > BLOCK_VALUES_MAX && !self.block.is_empty() {
+            self.finish_block(0);
+            self.index.separate(&self.last_key, key);
+        }
+        self.add(key, Trailer::new(seq, Kind::Logged), &place.encode());
+        self.block_values += len;
+        self.properties.logged_bytes += len;
+        let wals = &mut self.properties.wals;
+        if let Err(at) = wals.binary_search(&place.wal) {
+            wals.insert(at, place.wal);
+        }
     }
 
     /// Adds a fragment: range tombstones with the sequence numbers `seqs`, newest first, cover
@@ -334,6 +359,7 @@ impl SstWriter {
         self.index.block(stored.len());
         self.chunks.emit(stored);
         self.block.clear();
+        self.block_values = 0;
         self.record_trial(compression != Compression::None, shrank);
         self.room = self.room_for_block();
     }

@@ -130,6 +130,12 @@ impl<'a> Entries<'a> {
         Self { reader: Reader::new(payload) }
     }
 
+    /// The bytes behind the last entry.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        self.reader.remaining()
+    }
+
     #[inline]
     fn read(&mut self) -> Result<Entry<'a>, Malformed> {
         let tree = TreeId(self.reader.varint()?);
@@ -150,6 +156,7 @@ impl<'a> Entries<'a> {
             Kind::Kept if value.len() < KEPT_LEN => {
                 Err(Malformed("a kept entry does not say which number it had"))?;
             }
+            Kind::Logged => Err(Malformed("an entry is of a kind that only SSTs have"))?,
             _ => {}
         }
         Ok(Entry { tree, kind, key, value })
@@ -246,6 +253,7 @@ mod tests {
             (Kind::PutExpiring, b"a", b"1234567", false),
             (Kind::Kept, b"a", b"12345678", true),
             (Kind::Kept, b"a", b"1234567", false),
+            (Kind::Logged, b"a", b"1234567", false),
         ] {
             let mut batch = Batch::default();
             batch.add(TreeId(1), kind, key, value);

@@ -13,10 +13,12 @@
 //! [`crate::record`] encodes headers and records, `batch` the payload of a batch. `writer` writes
 //! the files, by calls or through memory (`mapped`), `files` finds them, `reader` recovers their
 //! batches. `rewrite` makes the file that takes over from older ones at an open, and `salvage`
-//! decides what is kept of a damaged log. The layout is in `docs/format.md`.
+//! decides what is kept of a damaged log. `locate` finds the places of values, for SSTs that refer
+//! to them. The layout is in `docs/format.md`.
 
 pub mod batch;
 mod files;
+pub mod locate;
 mod mapped;
 pub mod reader;
 pub mod rewrite;

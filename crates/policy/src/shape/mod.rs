@@ -149,6 +149,12 @@ pub trait Shape: Send + Sync + std::fmt::Debug {
         0.0
     }
 
+    /// Whether a flush leaves values in the WAL and writes only their places into L0, where that
+    /// saves bytes.
+    fn logs_values(&self) -> bool {
+        false
+    }
+
     /// The rule by which this candidate's output is cut into SSTs.
     fn cuts(&self, version: &Version, facts: &TreeFacts, candidate: &Candidate) -> CutRule;
 

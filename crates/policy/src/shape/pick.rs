@@ -83,7 +83,11 @@ impl<'a> Context<'a> {
             && below.is_empty()
             && disjoint(&from)
             && from.iter().all(|(_, table)| {
-                movable(table) && self.narrow_below(table, to + 1) && !self.can_drop(table, to)
+                // A rewrite has its values from the WALs, so that these can go.
+                table.file.wals.is_empty()
+                    && movable(table)
+                    && self.narrow_below(table, to + 1)
+                    && !self.can_drop(table, to)
             });
         let sets_cursor = (level > 0).then(|| (level, self.after(level, &own)));
         let mut tables = from;

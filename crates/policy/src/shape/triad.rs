@@ -1,10 +1,10 @@
-//! `triad`: TRIAD-DISK and TRIAD-MEM. L0 is compacted once its runs have many keys in common, or
-//! once there are many runs. A flush leaves the keys that are updated most often in memory.
+//! `triad`: TRIAD. L0 is compacted once its runs have many keys in common, or once there are many
+//! runs. A flush leaves the keys that are updated most often in memory, and values in the WAL.
 //!
 //! Source: "TRIAD: Creating Synergies Between Memory, Disk and Log in Log Structured Key-Value
-//! Stores" (2017), TRIAD-DISK and TRIAD-MEM, and its published code, a change of RocksDB 5
-//! (`LevelCompactionPicker::PickCompaction`, `FileMetaData`), for TRIAD-DISK. A merge of runs that
-//! share few keys drops few entries, but still rewrites L1. So it is deferred. Rules:
+//! Stores" (2017), TRIAD-DISK, TRIAD-MEM and TRIAD-LOG, and its published code, a change of RocksDB
+//! 5 (`LevelCompactionPicker::PickCompaction`, `FileMetaData`), for TRIAD-DISK. A merge of runs
+//! that share few keys drops few entries, but still rewrites L1. So it is deferred. Rules:
 //! 1. each SST that is written into L0 has a HyperLogLog sketch of its keys
 //!    ([`vlsm_core::sketch`]), in the manifest, as long as it is in L0;
 //! 2. the overlap of L0 is 1 − distinct keys of the union of its idle runs ÷ sum of each run's
@@ -24,7 +24,18 @@
 //!    again, under new ones. The flush leaves them out (`write/keep`);
 //! 8. that copy in the WAL is durable before the flush is installed and the older WAL is released.
 //!
+//! A flush writes every value again that is in the WAL already. So the log takes the place of the
+//! values of L0. Rules:
+//! 9. with `log_values`, a flush writes keys, sequence numbers and for each put the place of its
+//!    value in the WAL (the engine's `job/logged`, `disk/sst/logged`);
+//! 10. a WAL with such values stays until L0→L1 has written them into L1. A run with values in WALs
+//!     is never moved to L1 as it is.
+//!
 //! Readings:
+//! - the paper's memtable has the place of each value. Here the flush finds the places by reading
+//!   the memtables' WALs once more, from the page cache;
+//! - values shorter than a place, values with an expiry, operands, entries of large batches and of
+//!   outside the WAL, and what a filter changed are in the run itself;
 //! - how often a key is updated is the number of its versions in the memtables of one flush. A
 //!   version that stayed in memory once counts as one. There is no counter that outlives a flush;
 //! - the paper keeps a fixed number of keys; here it is a share of the memtables' keys. The default
@@ -48,11 +59,10 @@
 //!   unknown. Then L0 is due by the number of runs alone;
 //! - a slice of a file counts as the whole file, and two slices as one.
 //!
-//! Deviations: TRIAD-LOG, which lets the log stand for the flushed run, is not built. Neither is
-//! `FLUSH_TH`: TRIAD does not flush a memtable that is small when its log is full. Here a memtable
-//! is full by its versions, and a flush whose keys are all hot (`hot_keys` of 1) writes no run;
-//! that is near to it, within half of the bytes. There are no merges within L0, which that RocksDB
-//! did not have either.
+//! Deviations: `FLUSH_TH` is not built: TRIAD does not flush a memtable that is small when its log
+//! is full. Here a memtable is full by its versions, and a flush whose keys are all hot (`hot_keys`
+//! of 1) writes no run; that is near to it, within half of the bytes. There are no merges within
+//! L0, which that RocksDB did not have either. L0's bytes are those of its files, without the WALs.
 //!
 //! Liveness: a deferred L0 has fewer than `l0_trigger` runs, and writes stop only above that
 //! (`l0_stop`). A due L0 goes down as in `tiered_l0`.
@@ -88,11 +98,13 @@ pub struct TriadOptions {
     /// The share of a memtable's keys that a flush may leave in memory because they are updated
     /// most often; 0 for none.
     pub hot_keys: f64,
+    /// Whether a flush leaves values in the WAL, and L0 refers to them.
+    pub log_values: bool,
 }
 
 impl Default for TriadOptions {
     fn default() -> Self {
-        Self { overlap_min: 0.4, overlap_runs: 4, hot_keys: 0.01 }
+        Self { overlap_min: 0.4, overlap_runs: 4, hot_keys: 0.01, log_values: true }
     }
 }
 
@@ -121,10 +133,11 @@ impl MechanismOptions for TriadOptions {
         (self.overlap_min, self.hot_keys) =
             pick.of(&[(0.01, 1.0), (0.2, 0.2), (0.4, 0.5), (1.0, 0.0)]);
         self.overlap_runs = pick.of(&[2, 2, 3, 4]);
+        self.log_values = pick.of(&[true, true, false]);
     }
 }
 
-/// TRIAD-DISK and TRIAD-MEM.
+/// TRIAD-DISK, TRIAD-MEM and TRIAD-LOG.
 #[derive(Debug)]
 pub struct Triad {
     own: TriadOptions,
@@ -134,7 +147,7 @@ pub struct Triad {
 
 impl Mechanism for Triad {
     const WHAT: &'static str =
-        "TRIAD: all of L0 into L1 once its runs share many keys; hot keys stay in memory";
+        "TRIAD: L0 into L1 once its runs share many keys; hot keys in memory, values in the WAL";
     type Options = TriadOptions;
 
     fn new(tree: &TreeOptions, own: &TriadOptions) -> Result<Self> {
@@ -176,6 +189,10 @@ impl Shape for Triad {
 
     fn hot_keys(&self) -> f64 {
         self.own.hot_keys
+    }
+
+    fn logs_values(&self) -> bool {
+        self.own.log_values
     }
 
     fn candidates(&self, version: &Version, facts: &TreeFacts, busy: &Busy) -> Candidates {

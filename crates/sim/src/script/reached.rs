@@ -31,11 +31,13 @@ pub enum Milestone {
     Wals,
     /// Hot keys that flushes left in memory.
     Kept,
+    /// Values that flushes left in the WAL.
+    Logged,
     /// The deepest level that has an SST.
     Level,
 }
 
-const MILESTONES: [(&str, Milestone); 8] = [
+const MILESTONES: [(&str, Milestone); 9] = [
     ("memtables", Milestone::Memtables),
     ("flushes", Milestone::Flushes),
     ("compactions", Milestone::Compactions),
@@ -43,6 +45,7 @@ const MILESTONES: [(&str, Milestone); 8] = [
     ("poor", Milestone::Poor),
     ("wals", Milestone::Wals),
     ("kept", Milestone::Kept),
+    ("logged", Milestone::Logged),
     ("level", Milestone::Level),
 ];
 
@@ -87,6 +90,7 @@ impl Milestone {
             Self::Poor => merges(|work| work.poor_in),
             Self::Wals => wals(env),
             Self::Kept => stats.kept_keys,
+            Self::Logged => stats.logged_values,
             Self::Level => {
                 let filled = stats.levels.iter().filter(|level| level.tables > 0);
                 filled.map(|level| u64::from(level.level)).max().unwrap_or(0)

@@ -157,13 +157,14 @@ impl Chains {
     }
 
     /// The chains for which trees waited.
+    #[cfg(test)]
     pub fn waited(&self) -> &ChainSummary {
         &self.waited
     }
 
-    /// The chains that stood behind L0.
-    pub fn standing(&self) -> &ChainSummary {
-        &self.standing
+    /// The chains for which trees waited, and those that stood behind L0.
+    pub fn both(&self) -> (ChainSummary, ChainSummary) {
+        (self.waited.clone(), self.standing.clone())
     }
 }
 

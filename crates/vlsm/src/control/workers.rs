@@ -287,7 +287,11 @@ impl Control {
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
             Ok(Step::Done(request)) => self.finish(id, job, request),
             Err(error) => {
-                self.shared.failed(error);
+                // The WAL of a dropped tree may go while a flush looks for values in it.
+                let gone = self.reader.views().load().find(job.candidate.tree).is_none();
+                if !gone {
+                    self.shared.failed(error);
+                }
                 self.abandon(id, job);
             }
         }

@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 use vlsm_core::event::Event;
 use vlsm_core::{Error, FileMeta, FileNumber, Result};
-use vlsm_disk::sst::sst_path;
+use vlsm_disk::sst::sst_paths;
 
 /// Files that will be removed.
 #[derive(Default)]
@@ -92,13 +92,15 @@ impl DeadFiles {
     }
 }
 
-/// Removes a file, unless it is already gone.
+/// Removes a file and the names of WALs to which it refers, unless they are already gone.
 fn remove(shared: &Shared, file: &FileMeta) -> Result<()> {
-    let path = sst_path(&shared.dir, file.number);
-    match shared.env.fs().remove(&path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io("cannot remove", &path, error))
+    for path in sst_paths(&shared.dir, file) {
+        match shared.env.fs().remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(Error::io("cannot remove", &path, error));
+            }
+            _ => {}
         }
-        _ => Ok(()),
     }
+    Ok(())
 }

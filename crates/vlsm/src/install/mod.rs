@@ -5,8 +5,8 @@
 //! 1. New files: their directory entries are synced. Their readers are opened.
 //! 2. Flushes: the WAL is synced up to its end. Otherwise one half of a batch could be durable in
 //!    an SST of one keyspace, and the other half, of another keyspace, could be lost with the WAL.
-//!    The entries that a flush left in memory (`write/keep`) are in the WAL by then, so the sync
-//!    also makes them durable.
+//!    The entries that a flush left in memory (`write/keep`) are in the WAL by then, and so are the
+//!    values to which it refers (`job/logged`). The sync also makes them durable.
 //! 3. The edits are applied to the current versions, which checks the changed parts. In debug
 //!    builds, and with the feature `invariants`, the whole trees are checked, also by the shape.
 //! 4. They are appended to the manifest and synced, once for the group.
@@ -56,7 +56,7 @@ use vlsm_core::{
     Error, FileMeta, JobId, MemtableId, Micros, Result, Seq, TreeId, Version, Violation,
 };
 use vlsm_disk::manifest::{self, Manifest, Record, State};
-use vlsm_disk::sst::sst_path;
+use vlsm_disk::sst::{sst_path, sst_paths};
 use vlsm_policy::Shape;
 
 /// The state that the leader of a group holds.
@@ -300,8 +300,10 @@ impl Installer {
             if let Change::Add { table, .. } = change
                 && !inputs().any(|input| input == table.file.number)
             {
-                // If this fails, the next open finds and removes the file.
-                let _ = self.shared.env.fs().remove(&sst_path(&self.shared.dir, table.file.number));
+                for path in sst_paths(&self.shared.dir, &table.file) {
+                    // If this fails, the next open finds and removes the file.
+                    let _ = self.shared.env.fs().remove(&path);
+                }
             }
         }
     }

@@ -3,23 +3,26 @@
 //!
 //! 1. The first chunk of an SST creates its file. Chunks queue until the file exists.
 //! 2. Each chunk is written by a call of its own; its memory is reused.
-//! 3. When all chunks are written, one call syncs all files of the job.
+//! 3. When all chunks are written, one call gives the WALs to which the SSTs refer their second
+//!    names, and syncs all files of the job.
 //!
 //! A cancelled job may have calls in flight. Writes to a removed file are harmless. A call that
 //! creates a file after the cancel removes it again.
 
+use crate::copies::link;
 use crate::job::Context;
 use crate::job::output::{Outputs, WriteRequest};
 use crate::shared::Shared;
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result, Seq};
 use vlsm_disk::fs::OpenOptions;
-use vlsm_disk::sst::{SstSummary, sst_path};
+use vlsm_disk::sst::{SstSummary, sst_path, values_path};
+use vlsm_disk::wal::wal_path;
 use vlsm_disk::{AlignedBuf, File, Pending, Rank, Way};
 use vlsm_policy::Class;
 
@@ -29,6 +32,13 @@ struct OutputFile {
     path: PathBuf,
     making: Option<Pending<Arc<dyn File>>>,
     file: Option<Arc<dyn File>>,
+}
+
+/// The WALs to which an SST refers, each with its second name beside the SST.
+fn links(dir: &Path, meta: &FileMeta) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let sst = sst_path(dir, meta.number);
+    let link = |wal: &u64| (wal_path(dir, *wal), values_path(&sst, *wal));
+    meta.wals.iter().map(link).collect::<Vec<_>>().into_iter()
 }
 
 /// All SSTs of one job.
@@ -149,10 +159,11 @@ impl OutputFiles {
     /// sequence numbers of their entries.
     pub fn sync(
         &mut self,
-        shared: &Shared,
+        context: &Context,
         summaries: Vec<SstSummary>,
         age: Option<(Seq, Seq)>,
     ) -> Pending<()> {
+        let Context { shared, logs, .. } = context;
         let metas = self.files.iter().zip(summaries).map(|(file, summary)| {
             let meta = summary.into_meta(file.number);
             let (seq_min, seq_max) = age.unwrap_or((meta.seq_min, meta.seq_max));
@@ -161,8 +172,21 @@ impl OutputFiles {
         self.metas = metas.collect();
         let named = |file: &OutputFile| file.file.clone().map(|open| (open, file.path.clone()));
         let files: Vec<_> = self.files.iter().filter_map(named).collect();
+        let links = self.metas.iter().flat_map(|meta| links(&shared.dir, meta));
+        let links: Vec<_> = links.collect();
+        let (env, logs, given_up) = (shared.env.clone(), logs.clone(), self.given_up.clone());
         let failure = self.failure();
         shared.io.submit(move || {
+            for (from, to) in links {
+                let linked = link(&**env.fs(), &from, &to);
+                if let (Ok(false), Some(logs)) = (&linked, &logs) {
+                    logs.note_copied();
+                }
+                if linked.is_ok() && given_up.load(Ordering::SeqCst) {
+                    let _ = env.fs().remove(&to);
+                }
+                linked.map_err(&failure)?;
+            }
             for (file, path) in files {
                 let skipped = planted::is(Bug::SstSyncSkipped);
                 let synced = if skipped { Ok(()) } else { file.sync() };
@@ -185,12 +209,14 @@ impl OutputFiles {
     /// Removes the files in the background. Returns the wasted bytes.
     pub fn discard(self, shared: &Arc<Shared>) -> Bytes {
         self.given_up.store(true, Ordering::SeqCst);
-        let files = self.files;
+        let links = self.metas.iter().flat_map(|meta| links(&shared.dir, meta));
+        let links = links.map(|(_, to)| to);
+        let paths: Vec<_> = self.files.into_iter().map(|file| file.path).chain(links).collect();
         let env = shared.env.clone();
         shared.in_background(move || {
-            for file in files {
+            for path in paths {
                 // If this fails, the next open finds and removes the file.
-                let _ = env.fs().remove(&file.path);
+                let _ = env.fs().remove(&path);
             }
         });
         Bytes(self.bytes)

@@ -22,8 +22,8 @@ use super::output::Outputs;
 use std::cmp::Ordering;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Cursor, Error, KeyBuf, Result, Trailer, key};
-use vlsm_disk::sst::{Scan, Scanner};
-use vlsm_disk::{AlignedBuf, Pending, Ranked, Way};
+use vlsm_disk::sst::{Chunk, Scan, Scanner};
+use vlsm_disk::{Pending, Ranked, Way};
 
 /// The most bytes of a chunk that is read from a table.
 pub(crate) const READ_LEN: usize = 256 << 10;
@@ -75,7 +75,7 @@ pub(crate) enum Source {
 /// A scanner, and its chunks in flight.
 pub(crate) struct TableSource {
     scanner: Scanner,
-    reads: Vec<(u64, Pending<AlignedBuf>)>,
+    reads: Vec<(u64, Pending<Chunk>)>,
 }
 
 impl TableSource {
@@ -166,11 +166,7 @@ impl Source {
         }
         while let Some(request) = tables.scanner.next_read() {
             let ticket = request.ticket();
-            let reader = request.reader().clone();
-            let pending = pool.submit_bulk(Way::Read, move |bulk| {
-                let read = request.run_in(bulk);
-                read.map_err(|error| Error::io("cannot read", reader.path(), error))
-            });
+            let pending = pool.submit_bulk(Way::Read, move |bulk| request.run_in(bulk));
             tables.reads.push((ticket, pending));
         }
         Ok(())

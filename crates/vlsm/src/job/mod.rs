@@ -5,6 +5,8 @@
 //! 1. *Opening* (compactions): the readers of the input files are opened in the background.
 //!
 //!    *Choosing* (flushes, if the shape keeps hot keys): the hot keys stay in memory (`hot`).
+//!
+//!    *Locating* (flushes, if the shape logs values): their values are found in the WAL (`logged`).
 //! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), and `files` writes them.
 //! 3. *Syncing*: all chunks are written; one call in the background makes the files durable.
 //!
@@ -15,24 +17,26 @@
 //! its reservation keeps this true. This includes range tombstones, because a table's range covers
 //! them.
 
+mod buffers;
 mod combine;
 pub(crate) mod files;
 pub(crate) mod hot;
+pub(crate) mod logged;
 pub(crate) mod merge;
 pub(crate) mod output;
 
-use crate::budget::jobs_share;
 use crate::memtable::Memtable;
-use crate::options::Options;
 use crate::read::snapshots::{Filtering, Snapshots};
 use crate::read::table_cache::TableCache;
 use crate::read::view::{TreeView, Views};
 use crate::shared::Shared;
+use buffers::Buffers;
 use combine::MergeContext;
 use files::OutputFiles;
 use hot::{Choosing, Chosen, HotKeys};
-use merge::{Merge, READ_DEPTH, READ_LEN, READ_LEN_WANTED, Source};
-use output::{Outputs, UNWRITTEN_MAX};
+use logged::{Logs, Places};
+use merge::{Merge, Source};
+use output::Outputs;
 use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
@@ -57,6 +61,8 @@ pub(crate) struct Context {
     pub sketches: bool,
     /// The keys that flushes leave in memory, if any.
     pub hot: Option<HotKeys>,
+    /// The WALs, if flushes leave values there.
+    pub logs: Option<Arc<dyn Logs>>,
 }
 
 /// The result of a finished job, to be installed.
@@ -92,6 +98,7 @@ enum Stage {
     Move,
     Opening(Pending<Vec<Arc<SstReader>>>),
     Choosing(Box<Choosing>),
+    Locating(Pending<Places>),
     Merging(Box<Merge>),
     Syncing(Pending<()>),
     Ended,
@@ -198,7 +205,7 @@ impl Job {
             job.stage = if job.memtables.is_empty() || !job.candidate.inputs.tables.is_empty() {
                 Stage::Opening(job.open_inputs(context))
             } else {
-                job.choosing(context).map_or_else(|| job.merging(Vec::new()), Ok)?
+                job.choosing(context).map_or_else(|| job.locating(context), Ok)?
             };
         }
         Ok(job)
@@ -211,13 +218,28 @@ impl Job {
     }
 
     /// The stage after choosing.
-    fn chosen(&mut self, shared: &Shared, choosing: &Choosing) -> Result<Stage> {
+    fn chosen(&mut self, context: &Context, choosing: &Choosing) -> Result<Stage> {
         let (job, tree, (keys, bytes)) = (self.id, self.candidate.tree, choosing.kept());
         if keys > 0 {
             let keyspace = String::new();
-            shared.emit(Event::HotKeysKept { job, tree, keyspace, keys, bytes });
+            context.shared.emit(Event::HotKeysKept { job, tree, keyspace, keys, bytes });
         }
-        self.merging(Vec::new())
+        self.locating(context)
+    }
+
+    /// The stage of a flush before merging, in which its values are found in the WAL. Without it
+    /// the merge.
+    fn locating(&mut self, context: &Context) -> Result<Stage> {
+        let flushes = self.candidate.kind == JobKind::Flush && self.candidate.output_level == 0;
+        let tree = self.candidate.tree;
+        let flushes = flushes && self.filtering.is_none();
+        let logs = context.logs.clone().filter(|logs| flushes && logs.can_link());
+        let found =
+            logs.and_then(|logs| logged::locating(&context.shared, logs, tree, &self.memtables));
+        match found {
+            Some(locating) => Ok(Stage::Locating(locating)),
+            None => self.merging(Vec::new()),
+        }
     }
 
     /// Opens the readers of the input files, if they are not open.
@@ -323,40 +345,27 @@ impl Job {
             Stage::Choosing(mut choosing) => {
                 let chosen = choosing.step(quantum.0)?;
                 self.stage = match chosen {
-                    Chosen::Done => self.chosen(shared, &choosing)?,
+                    Chosen::Done => self.chosen(context, &choosing)?,
                     Chosen::Ran | Chosen::Blocked => Stage::Choosing(choosing),
                 };
                 let blocked = matches!(chosen, Chosen::Blocked);
                 Ok(if blocked { Step::Blocked } else { Step::Ran(Bytes::ZERO) })
             }
-            Stage::Merging(mut merge) => {
-                let buffers = self.buffers.bytes(self.candidate.bytes_in);
-                shared.memory.take_buffers(&mut self.memory, buffers);
-                self.files.collect(merge.outputs())?;
-                let stepped = merge.step(shared.io.ranked(self.rank), quantum.0)?;
-                let of = (self.candidate.frees, self.rank);
-                self.files.write(context, merge.outputs(), of)?;
-                self.counters = merge.counters();
-                match stepped {
-                    merge::Step::Ran(bytes) => {
-                        self.stage = Stage::Merging(merge);
-                        Ok(Step::Ran(Bytes(bytes)))
+            Stage::Locating(pending) => match pending.try_take() {
+                Some(places) => {
+                    let places = places?;
+                    if let Some(outputs) = &mut self.outputs {
+                        outputs.refer_to(places);
                     }
-                    merge::Step::Done if self.files.is_written(merge.outputs()) => {
-                        let (read, kept) = (self.counters.entries_in, self.counters.entries_out);
-                        assert!(kept <= read, "{} made {kept} entries of {read}", self.id);
-                        assert!(!self.has_failed(), "{} ends despite a failed call", self.id);
-                        let summaries = merge.outputs().finished().to_vec();
-                        let age = self.age();
-                        self.stage = Stage::Syncing(self.files.sync(shared, summaries, age));
-                        Ok(Step::Ran(Bytes::ZERO))
-                    }
-                    merge::Step::Blocked | merge::Step::Done => {
-                        self.stage = Stage::Merging(merge);
-                        Ok(Step::Blocked)
-                    }
+                    self.stage = self.merging(Vec::new())?;
+                    self.go_on(context, quantum)
                 }
-            }
+                None => {
+                    self.stage = Stage::Locating(pending);
+                    Ok(Step::Blocked)
+                }
+            },
+            Stage::Merging(merge) => self.go_on_merging(context, merge, quantum),
             Stage::Syncing(pending) => match pending.try_take() {
                 Some(result) => {
                     result?;
@@ -370,6 +379,47 @@ impl Job {
                 }
             },
             Stage::Ended => Err(Error::Internal(format!("{} was stepped after its end", self.id))),
+        }
+    }
+
+    /// A step of the merge.
+    fn go_on_merging(
+        &mut self,
+        context: &Context,
+        mut merge: Box<Merge>,
+        quantum: Bytes,
+    ) -> Result<Step> {
+        let shared = &context.shared;
+        let tables = self.candidate.inputs.tables.iter();
+        let logged: Bytes = tables.map(|(_, table)| table.file.logged_bytes).sum();
+        let buffers = self.buffers.bytes(self.candidate.bytes_in + logged);
+        shared.memory.take_buffers(&mut self.memory, buffers);
+        self.files.collect(merge.outputs())?;
+        let stepped = merge.step(shared.io.ranked(self.rank), quantum.0)?;
+        let of = (self.candidate.frees, self.rank);
+        self.files.write(context, merge.outputs(), of)?;
+        self.counters = merge.counters();
+        match stepped {
+            merge::Step::Ran(bytes) => {
+                self.stage = Stage::Merging(merge);
+                Ok(Step::Ran(Bytes(bytes)))
+            }
+            merge::Step::Done if self.files.is_written(merge.outputs()) => {
+                let (read, kept) = (self.counters.entries_in, self.counters.entries_out);
+                assert!(kept <= read, "{} made {kept} entries of {read}", self.id);
+                assert!(!self.has_failed(), "{} ends despite a failed call", self.id);
+                let (values, bytes) = merge.outputs().referred();
+                shared.counters.logged_values.add(values);
+                shared.counters.logged_bytes.add(bytes);
+                let summaries = merge.outputs().finished().to_vec();
+                let age = self.age();
+                self.stage = Stage::Syncing(self.files.sync(context, summaries, age));
+                Ok(Step::Ran(Bytes::ZERO))
+            }
+            merge::Step::Blocked | merge::Step::Done => {
+                self.stage = Stage::Merging(merge);
+                Ok(Step::Blocked)
+            }
         }
     }
 
@@ -467,52 +517,6 @@ fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
     let mut sealed = tree.immutables.iter();
     let found = sealed.find(|memtable| memtable.id() == id).cloned();
     found.ok_or_else(|| Error::Internal(format!("memtable {id} of a candidate is not there")))
-}
-
-/// The sizes of a job's buffers.
-#[derive(Clone, Copy)]
-struct Buffers {
-    /// Bytes for the chunks of all runs.
-    read: usize,
-    /// The least bytes of a chunk: those of a block.
-    least: usize,
-    /// The number of runs that are read.
-    runs: usize,
-    /// Bytes of a chunk.
-    read_len: usize,
-    /// The number of chunks of a run that are read ahead.
-    depth: usize,
-    unwritten_max: usize,
-}
-
-impl Buffers {
-    /// The buffers of one job: the share of jobs is divided by all concurrent compactions and a
-    /// flush. Half of it is for chunks that are read, half for unwritten output.
-    fn of(options: &Options, workers: usize) -> Self {
-        let jobs = workers.max(options.policy.tree.compaction_jobs) as u64 + 1;
-        let half = usize::try_from(jobs_share(options.memory_limit.0) / jobs / 2);
-        let half = half.unwrap_or(usize::MAX);
-        let least = options.block_bytes.0 as usize;
-        let unwritten_max = half.clamp(64 << 10, UNWRITTEN_MAX);
-        Self { read: half, least, runs: 0, read_len: least, depth: 1, unwritten_max }
-    }
-
-    /// Divides the bytes for reading among `runs` runs. If a chunk would be shorter than
-    /// [`READ_LEN_WANTED`], fewer chunks are read ahead.
-    fn read_by(&mut self, runs: usize) {
-        let each = |depth: usize| self.read / (runs * (depth + 1)).max(1);
-        let depth = if each(READ_DEPTH) < READ_LEN_WANTED { 1 } else { READ_DEPTH };
-        // Only a few sizes, so that the allocator can reuse the memory.
-        let len = (each(depth) + 1).next_power_of_two() / 2;
-        self.read_len = len.min(READ_LEN).max(self.least);
-        (self.runs, self.depth) = (runs, depth);
-    }
-
-    /// The most memory that the buffers take.
-    fn bytes(self, bytes_in: Bytes) -> u64 {
-        let most = self.runs * (self.depth + 1) * self.read_len + self.unwritten_max;
-        (most as u64).min(bytes_in.0.saturating_mul(2))
-    }
 }
 
 /// Refuses a candidate that would bring newer entries below older ones. Consider the runs of L0

@@ -16,8 +16,9 @@
 //! most [`UNWRITTEN_MAX`] bytes, or less if memory is scarce, plus at most one entry and the end of
 //! an SST. Threads and locks: owned by one job, no lock.
 
+use crate::job::logged::Places;
 use std::collections::VecDeque;
-use vlsm_core::{Bytes, FileUid, Seq, Trailer};
+use vlsm_core::{Bytes, FileUid, Kind, Seq, Trailer};
 use vlsm_disk::AlignedBuf;
 use vlsm_disk::sst::{SstOptions, SstSummary, SstWriter};
 use vlsm_policy::shape::cuts::Cutter;
@@ -67,6 +68,10 @@ pub(crate) struct Outputs {
     unwritten: usize,
     unwritten_max: usize,
     spare: Vec<AlignedBuf>,
+    /// The places of values that need not be written.
+    places: Option<Places>,
+    /// The number of values that were not written, and their bytes.
+    referred: (u64, u64),
 }
 
 impl Outputs {
@@ -89,12 +94,19 @@ impl Outputs {
             unwritten: 0,
             unwritten_max: UNWRITTEN_MAX,
             spare: Vec::new(),
+            places: None,
+            referred: (0, 0),
         }
     }
 
     /// Sets another bound for the unwritten bytes.
     pub fn bounded(self, unwritten_max: usize) -> Self {
         Self { unwritten_max, ..self }
+    }
+
+    /// Writes these places instead of the values there. Called before the first entry.
+    pub fn refer_to(&mut self, places: Places) {
+        self.places = Some(places);
     }
 
     /// Sets the range tombstones to write. Called before the first entry.
@@ -200,12 +212,28 @@ impl Outputs {
         if new_key && self.cutter.before(key, self.open_bytes()) {
             self.cut(key);
         }
+        let referred = self.places.is_some() && self.refer(key, trailer, value);
         let writer = self.writer();
-        writer.add(key, trailer, value);
+        if !referred {
+            writer.add(key, trailer, value);
+        }
         if let Some(chunk) = writer.take_full() {
             self.push(chunk);
             self.push_full();
         }
+    }
+
+    /// Adds the next entry as the place of its value, if it has one.
+    #[inline(never)]
+    fn refer(&mut self, key: &[u8], trailer: Trailer, value: &[u8]) -> bool {
+        let places = self.places.as_ref().filter(|_| trailer.kind() == Some(Kind::Put));
+        let place = places.and_then(|places| places.located.place(trailer.seq(), value));
+        if let Some(place) = &place {
+            self.writer().add_logged(key, trailer.seq(), place);
+            self.referred.0 += 1;
+            self.referred.1 += u64::from(place.len);
+        }
+        place.is_some()
     }
 
     /// Queues further full chunks, because an entry may be longer than a chunk.
@@ -254,6 +282,11 @@ impl Outputs {
     /// Bytes queued or being written.
     pub fn unwritten(&self) -> usize {
         self.unwritten
+    }
+
+    /// The number of values that are in the WAL instead, and their bytes.
+    pub fn referred(&self) -> (u64, u64) {
+        self.referred
     }
 
     /// The SSTs closed so far, in key order.

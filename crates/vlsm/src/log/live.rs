@@ -2,12 +2,16 @@
 //!
 //! A file is needed while a memtable holds its entries, which are not in an SST yet, or while a
 //! batch that is not sequenced yet has fragments in it. The newest file whose start is durable is
-//! always kept.
+//! always kept. A file to which SSTs refer is not used again (`linked`): it goes when its last name
+//! does.
 
 use super::Log;
+use crate::job::logged::Logs;
 use crate::read::view::Views;
+use crate::sync::atomic::Ordering;
+use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{FileNumber, MemtableId};
+use vlsm_core::{FileNumber, MemtableId, Result};
 use vlsm_disk::wal::{WalFile, wal_path};
 
 /// A WAL file that may hold unflushed writes.
@@ -58,6 +62,11 @@ impl Log {
         self.live.lock().iter().map(|live| live.len).sum()
     }
 
+    /// Notes that SSTs refer to these files.
+    pub fn note_linked(&self, numbers: impl IntoIterator<Item = u64>) {
+        self.linked.lock().extend(numbers);
+    }
+
     /// Lets go of a pinned file.
     pub fn unpin(&self, pinned: Option<FileNumber>) {
         if let Some(number) = pinned {
@@ -67,21 +76,47 @@ impl Log {
 
     /// Recycles or removes the WAL files before `min_wal`.
     pub fn release(&self, min_wal: u64) {
-        let mut old = Vec::new();
+        let (mut old, mut gone) = (Vec::new(), Vec::new());
+        let mut linked = self.linked.lock();
         let mut live = self.live.lock();
         let current = live.last().map(|live| live.number);
         assert!(current.is_none_or(|number| number >= min_wal), "WAL {current:?} is written to");
         live.retain(|live| {
             let needed = live.number >= min_wal;
             if !needed {
-                old.push(wal_path(&self.shared.dir, live.number));
+                let is_linked = linked.remove(&live.number);
+                let unused = is_linked && !planted::is(Bug::LinkedWalReused);
+                let list = if unused { &mut gone } else { &mut old };
+                list.push(wal_path(&self.shared.dir, live.number));
             }
             needed
         });
-        drop(live);
-        for path in self.recycle(old) {
+        drop((live, linked));
+        for path in self.recycle(old).into_iter().chain(gone) {
             // Not removed is not lost: the next recovery finds and removes it.
             let _ = self.shared.env.fs().remove(&path);
         }
+    }
+}
+
+impl Logs for Arc<Log> {
+    fn keep(&self, from: FileNumber) -> Result<Vec<(u64, u64)>> {
+        let position = self.sequence().tail.appended();
+        self.write_through(position)?;
+        // Held while the list is read, so that none of them is released in between.
+        let mut linked = self.linked.lock();
+        let live = self.live.lock();
+        let kept = live.iter().filter(|live| live.number >= from.0);
+        let kept: Vec<_> = kept.map(|live| (live.number, live.len)).collect();
+        linked.extend(kept.iter().map(|(number, _)| *number));
+        Ok(kept)
+    }
+
+    fn can_link(&self) -> bool {
+        !self.no_links.load(Ordering::Relaxed)
+    }
+
+    fn note_copied(&self) {
+        self.no_links.store(true, Ordering::Relaxed);
     }
 }

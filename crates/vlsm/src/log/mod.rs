@@ -42,6 +42,7 @@ use crate::sync::{Mutex, MutexGuard, Race, races};
 use group::Groups;
 use live::LiveWal;
 use sequence::Sequence;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -130,6 +131,10 @@ pub(crate) struct Log {
     sequence: Mutex<Sequence>,
     /// The files that may hold unflushed writes, the current one last.
     live: Mutex<Vec<LiveWal>>,
+    /// Files to which SSTs refer, or may.
+    linked: Mutex<BTreeSet<u64>>,
+    /// Whether the file system has no hard links.
+    no_links: AtomicBool,
     /// The length at which files are switched.
     switch_at: u64,
     writer: Mutex<CurrentFile>,
@@ -178,6 +183,8 @@ impl Log {
             above: OnceLock::new(),
             sequence,
             live: Mutex::new(live),
+            linked: Mutex::default(),
+            no_links: AtomicBool::new(false),
             switch_at: options.wal_file_bytes.0,
             writer: Mutex::new(CurrentFile { file, offset, spare: Vec::new(), window: None }),
             syncer: Mutex::new(()),

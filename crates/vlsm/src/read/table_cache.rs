@@ -75,6 +75,16 @@ pub(crate) struct HeldFile {
     /// The metadata that all tables of the file share.
     pub meta: Arc<FileMeta>,
     pub file: Arc<dyn File>,
+    /// The WALs that hold values of it, by number.
+    pub values: Vec<(u64, Arc<dyn File>)>,
+}
+
+impl HeldFile {
+    /// The WAL of this number, if it holds values of the file.
+    pub fn values_in(&self, wal: u64) -> Option<Arc<dyn File>> {
+        let found = self.values.iter().find(|(number, _)| *number == wal);
+        found.map(|(_, file)| file.clone())
+    }
 }
 
 /// Opens SSTs, and keeps their readers.
@@ -195,14 +205,20 @@ impl TableCache {
     fn open(&self, file: &FileMeta) -> Result<SstReader> {
         let path = sst_path(&self.dir, file.number);
         let options = OpenOptions::READ.direct(self.direct_reads);
-        let held = self.held.lock().get(&(file.number, file.uid)).map(|held| held.file.clone());
-        let opened = match held {
-            Some(held) => held,
+        let held = self.held.lock().get(&(file.number, file.uid)).cloned();
+        let opened = match &held {
+            Some(held) => held.file.clone(),
             None => self
                 .open_file(&path, options)
                 .map_err(|error| Error::io("cannot open SST", &path, error))?,
         };
         let reader = SstReader::open(opened, &path, file)?;
+        let reader = reader.with_values(|wal, path| {
+            match held.as_ref().and_then(|held| held.values_in(wal)) {
+                Some(file) => Ok(file),
+                None => self.pool.open(path, OpenOptions::READ),
+            }
+        })?;
         self.open_bytes.add(reader.open_bytes());
         Ok(reader)
     }

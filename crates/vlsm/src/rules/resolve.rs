@@ -43,7 +43,7 @@ pub(crate) fn meaning(
         Some(Kind::Merge) => Ok(Meaning::Operand),
         Some(Kind::PutExpiring) if expiry(value)? <= now() => Ok(Meaning::Absent),
         Some(Kind::PutExpiring) => Ok(Meaning::Value(EXPIRY_LEN)),
-        Some(Kind::RangeDelete | Kind::Kept) | None => Err(unknown_kind(trailer)),
+        Some(Kind::RangeDelete | Kind::Kept | Kind::Logged) | None => Err(unknown_kind(trailer)),
     }
 }
 

@@ -97,6 +97,9 @@ pub(crate) struct Counters {
     /// Hot keys that flushes left in memory, and the bytes of these entries.
     pub kept: Counter,
     pub kept_bytes: Counter,
+    /// Values that flushes left in the WAL, and their bytes.
+    pub logged_values: Counter,
+    pub logged_bytes: Counter,
     pub shape_asks: Counter,
     pub shortages: Counter,
     /// Index 0 is for flushes; index n is for compactions from level n - 1 (so index 1 is for those

@@ -59,7 +59,10 @@ pub(crate) fn needs(candidate: &Candidate) -> u64 {
     if candidate.kind == JobKind::TrivialMove {
         return ROOM;
     }
-    let bytes = candidate.bytes_in.0.max(candidate.bytes_out.0);
+    // A compaction also writes what its inputs have in WALs.
+    let tables = candidate.inputs.tables.iter();
+    let logged: u64 = tables.map(|(_, table)| table.file.logged_bytes.0).sum();
+    let bytes = candidate.bytes_in.0.max(candidate.bytes_out.0).saturating_add(logged);
     // Indexes and filters.
     bytes.saturating_add(bytes / 16).saturating_add(ROOM)
 }

@@ -314,6 +314,12 @@ pub struct Stats {
     /// The bytes of these keys and their values, which were written to the WAL once more.
     #[serde(default)]
     pub kept_bytes: ByteCount,
+    /// Values that flushes left in the WAL (option `log_values` of `triad`).
+    #[serde(default)]
+    pub logged_values: u64,
+    /// The bytes of these values.
+    #[serde(default)]
+    pub logged_bytes: ByteCount,
     /// The number of times that the shape was evaluated for a tree. Idle trees are skipped.
     pub shape_asks: u64,
     /// The latencies of reads and writes.
@@ -398,10 +404,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
     let (cache, view) = (reader.tables().cache().counters(), reader.views().load_full());
     let trees = Trees::of(engine, &view);
     let (memory, peak) = shared.memory.stats_and_peak();
-    let (chains, standing_chains) = {
-        let state = control.state();
-        (state.chains.waited().clone(), state.chains.standing().clone())
-    };
+    let (chains, standing_chains) = control.state().chains.both();
     Stats {
         at: shared.now_micros(),
         writes: counters.writes.get(),
@@ -442,6 +445,8 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         rotations: counters.rotations.get(),
         kept_keys: counters.kept.get(),
         kept_bytes: ByteCount(counters.kept_bytes.get()),
+        logged_values: counters.logged_values.get(),
+        logged_bytes: ByteCount(counters.logged_bytes.get()),
         shape_asks: counters.shape_asks.get(),
         latencies: latencies(shared),
         waits: waits(counters),

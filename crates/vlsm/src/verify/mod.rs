@@ -42,7 +42,7 @@ use vlsm_disk::manifest::{self, State, manifest_number};
 use vlsm_disk::record::{Records, Tail};
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{Properties, SstReader};
-use vlsm_disk::sst::{sst_number, sst_path};
+use vlsm_disk::sst::{sst_number, sst_path, values_numbers};
 use vlsm_disk::wal::reader::{Recovered, Replayed, read_header, recover};
 use vlsm_disk::wal::{Entries, wal_number, wal_path};
 
@@ -331,6 +331,11 @@ impl Check<'_> {
             }
         }
         for path in self.names.clone() {
+            let is_named =
+                |(sst, wal)| named.get(&sst).is_some_and(|file| file.wals.contains(&wal));
+            if state.is_some() && values_numbers(&path).is_some_and(|numbers| !is_named(numbers)) {
+                self.leftover(&path);
+            }
             let Some(number) = path.file_name().and_then(|name| sst_number(Path::new(name))) else {
                 continue;
             };
@@ -380,10 +385,20 @@ impl Check<'_> {
 
     fn open(&self, path: &Path, expected: Option<&Arc<FileMeta>>) -> Result<SstReader> {
         let file = self.file(path, expected, OpenOptions::READ.direct(true))?;
-        match expected {
-            Some(expected) => SstReader::open(file, path, expected),
-            None => SstReader::open_unknown(file, path),
-        }
+        let reader = match expected {
+            Some(expected) => SstReader::open(file, path, expected)?,
+            None => SstReader::open_unknown(file, path)?,
+        };
+        self.with_values(reader, expected)
+    }
+
+    /// The reader with the WALs that hold values of the SST.
+    fn with_values(&self, reader: SstReader, file: Option<&Arc<FileMeta>>) -> Result<SstReader> {
+        let held = file.and_then(|file| self.held.get(&(file.number, file.uid)));
+        reader.with_values(|wal, path| match held.and_then(|held| held.values_in(wal)) {
+            Some(file) => Ok(file),
+            None => self.env.fs().open(path, OpenOptions::READ),
+        })
     }
 
     /// Opens an SST, or returns the file that is held open.
@@ -519,6 +534,7 @@ impl Check<'_> {
                 && manifest.is_some_and(|in_use| in_use != path);
             let ours = manifest_number(Path::new(&name)).is_some()
                 || sst_number(Path::new(&name)).is_some()
+                || values_numbers(Path::new(&name)).is_some()
                 || wal_number(Path::new(&name)).is_some()
                 || published::FILES.contains(&&*name)
                 || matches!(

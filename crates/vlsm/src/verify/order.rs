@@ -89,7 +89,8 @@ impl Walk {
 fn open(check: &Check<'_>, table: &Table) -> Result<Arc<SstReader>> {
     let path = sst_path(check.dir, table.file.number);
     let file = check.file(&path, Some(&table.file), OpenOptions::READ)?;
-    Ok(Arc::new(SstReader::open(file, &path, &table.file)?))
+    let reader = SstReader::open(file, &path, &table.file)?;
+    Ok(Arc::new(check.with_values(reader, Some(&table.file))?))
 }
 
 impl Check<'_> {

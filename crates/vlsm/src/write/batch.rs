@@ -243,8 +243,8 @@ impl Batch {
         self.entries.iter().map(|entry| {
             let value = self.value(entry);
             let asked = match entry.kind {
-                // No batch of users has a kept entry.
-                Kind::Put | Kind::Kept => Asked::Put(value.len() as u64),
+                // No batch of users has a kept entry, or one without its value.
+                Kind::Put | Kind::Kept | Kind::Logged => Asked::Put(value.len() as u64),
                 // The moment at which it expires is before the value.
                 Kind::PutExpiring => Asked::Put((value.len() - size_of::<u64>()) as u64),
                 Kind::Delete => Asked::Delete,

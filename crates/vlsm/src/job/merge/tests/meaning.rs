@@ -98,7 +98,7 @@ fn see(entries: &[Entry], ranges: &Ranges, key: &[u8], seq: Seq, now: u64) -> Op
             Kind::Merge => Some([value.unwrap_or_default(), bytes.clone()].concat()),
             Kind::PutExpiring if bytes[0] as u64 > now => Some(bytes[8..].to_vec()),
             Kind::PutExpiring | Kind::Delete => None,
-            Kind::RangeDelete | Kind::Kept => panic!("no entry"),
+            Kind::RangeDelete | Kind::Kept | Kind::Logged => panic!("no entry"),
         };
     }
     value
