@@ -345,6 +345,10 @@ fn properties(reader: &SstReader, out: &mut impl Write) -> Result {
     writeln!(out, "length {}, {} data blocks", summary.bytes.0, reader.block_count())?;
     writeln!(out, "entries {}, {} of them tombstones", p.entries, p.tombstones)?;
     writeln!(out, "keys {}, values {}", Bytes(p.key_bytes), Bytes(p.value_bytes))?;
+    if !p.wals.is_empty() {
+        let wals: Vec<_> = p.wals.iter().map(ToString::to_string).collect();
+        writeln!(out, "values in WAL {}: {}", wals.join(", "), Bytes(p.logged_bytes))?;
+    }
     writeln!(out, "sequence numbers {} to {}", p.seq_min, p.seq_max)?;
     for (name, key) in [("smallest", &p.smallest), ("largest ", &p.largest)] {
         let mut line = Vec::new();

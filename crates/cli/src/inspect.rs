@@ -11,7 +11,9 @@ use crate::progress::grouped;
 use crate::store::{metrics, no_keyspace};
 use crate::unflushed::catalog_and_wal;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_core::text;
@@ -168,9 +170,13 @@ fn table_of_levels(version: &Version, out: &mut impl Write) -> Result {
     Ok(())
 }
 
+/// The kinds of files. A WAL that SSTs refer to has several names.
+const KINDS: [&str; 6] = ["SST", "WAL", "WAL of SSTs", "manifest", "LOG", "other"];
+
 /// Files of a folder by kind: (kind, count, bytes).
 fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
-    let mut kinds = ["SST", "WAL", "manifest", "LOG", "other"].map(|kind| (kind, 0, Bytes::ZERO));
+    let mut kinds = KINDS.map(|kind| (kind, 0, Bytes::ZERO));
+    let mut seen = HashSet::new();
     let failed = |error: io::Error| Failure::file("cannot list", dir, &error);
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -180,10 +186,15 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
         let kind = match name.as_str() {
             name if name.ends_with(".sst") => 0,
             name if name.ends_with(".wal") || name.ends_with(".wal.tmp") => 1,
-            name if name.starts_with("MANIFEST") || name.starts_with("CURRENT") => 2,
-            name if name.starts_with("LOG") || name == "LOCK" => 3,
-            _ => 4,
+            name if name.ends_with(".values") => 2,
+            name if name.starts_with("MANIFEST") || name.starts_with("CURRENT") => 3,
+            name if name.starts_with("LOG") || name == "LOCK" => 4,
+            _ => 5,
         };
+        // Another name of a file takes no space.
+        if !seen.insert(facts.ino()) {
+            continue;
+        }
         kinds[kind].1 += 1;
         kinds[kind].2 += Bytes(facts.len());
     }

@@ -87,7 +87,10 @@ impl Engine {
         let writer = Arc::new(Writer::new(&shared, &views, &log, &catalog, gathers));
         let (share, keeps) = (shape.hot_keys(), writer.clone());
         let hot = (share > 0.0).then(|| HotKeys { share, keeps });
-        let logs = shape.logs_values().then(|| -> Arc<dyn Logs> { Arc::new(log.clone()) });
+        let logs = shape.logs_values().then(|| -> Arc<dyn Logs> {
+            log.allocate_files();
+            Arc::new(log.clone())
+        });
         let control = Arc::new(Control::new(control::Parts {
             reader: reader.clone(),
             log: log.clone(),

@@ -139,6 +139,8 @@ pub fn properties(reader: &SstReader) -> Value {
     json["range_tombstones"] = p.range_tombstones.into();
     json["key_bytes"] = p.key_bytes.into();
     json["value_bytes"] = p.value_bytes.into();
+    json["logged_bytes"] = p.logged_bytes.into();
+    json["wals"] = p.wals.clone().into();
     json["sequence_numbers"] = json!([p.seq_min.0, p.seq_max.0]);
     json
 }

@@ -72,6 +72,16 @@ pub trait File: Send + Sync {
     /// Cuts or extends (with zeros) to `len`.
     fn truncate(&self, len: u64) -> io::Result<()>;
 
+    /// Extends the file to `len` with zeros that take their space on the device and are not written
+    /// to it. Less is written than with zeros, but a sync of what is written later is slower.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where the platform or the file system cannot do this, as by
+    /// default; else the system's error.
+    fn allocate(&self, _len: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Whether reads and writes bypass the page cache: the options ask for it, and it is possible.
     fn is_direct(&self) -> bool {
         false

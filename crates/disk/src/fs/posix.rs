@@ -133,6 +133,15 @@ impl File for PosixFile {
         Ok(retry_on_intr(|| rustix::fs::ftruncate(&self.fd, len))?)
     }
 
+    #[cfg(target_os = "linux")]
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::empty();
+        match retry_on_intr(|| rustix::fs::fallocate(&self.fd, flags, 0, len)) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
+            done => Ok(done?),
+        }
+    }
+
     fn is_direct(&self) -> bool {
         self.direct.load(Ordering::Relaxed)
     }

@@ -23,6 +23,7 @@ use super::format::{BLOCK_TRAILER_LEN, Damage};
 use crate::codec::{Malformed, Reader, put_varint};
 use crate::fs::File;
 use crate::record::checksum;
+use crate::wal::LARGE_BATCH;
 use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +31,9 @@ use vlsm_core::{Error, KeyBuf, Kind, Result, Trailer};
 
 /// The bytes of values to which one block refers.
 pub(super) const BLOCK_VALUES_MAX: u64 = 64 << 10;
+
+/// The longest value that is in a WAL in one piece.
+const LEN_MAX: u32 = LARGE_BATCH as u32;
 
 /// Entries between restart points of a block with its values.
 const RESTART_INTERVAL: usize = 16;
@@ -111,13 +115,15 @@ impl Values {
             return Err(damaged("a value is in a WAL that is not open"));
         };
         let failed = |error| Error::io("cannot read a value in", path, error);
-        let (end, whole) = (offset.checked_add(u64::from(len)), file.len().map_err(failed)?);
-        if end.is_none_or(|end| end > whole) {
-            return Err(Error::corruption(path, offset, "a value lies beyond the end"));
+        if len > LEN_MAX || offset.checked_add(u64::from(len)).is_none() {
+            return Err(damaged("the place of a value is impossible"));
         }
         let mut value = vec![0; len as usize];
         let count = file.read_at(&mut value, offset).map_err(failed)?;
-        if count < value.len() || checksum(&value) != expected {
+        if count < value.len() {
+            return Err(Error::corruption(path, offset, "a value lies beyond the end"));
+        }
+        if checksum(&value) != expected {
             return Err(Error::corruption(path, offset, "a value does not match its checksum"));
         }
         Ok(value)

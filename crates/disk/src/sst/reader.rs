@@ -414,6 +414,8 @@ impl SstReader {
     }
 
     /// The value at this place in a WAL, to which a block refers.
+    #[cold]
+    #[inline(never)]
     pub(super) fn logged(&self, number: usize, place: &[u8]) -> Result<Vec<u8>> {
         self.values.read(place, |what| self.damaged(number, what))
     }
@@ -491,12 +493,12 @@ impl SstReader {
         for number in self.index.find(key)..self.index.len() {
             let found = block(number, stats)?.get(key, target);
             match found.map_err(|what| self.damaged(number, what))? {
-                Lookup::Found(trailer, place) if logged::is_logged(trailer) => {
-                    let value = self.logged(number, &place)?;
-                    stats.bytes_read += value.len() as u64;
-                    return Ok(Some((logged::as_put(trailer), value.into())));
-                }
                 Lookup::Found(trailer, value) => {
+                    if logged::is_logged(trailer) {
+                        let value = self.logged(number, &value)?;
+                        stats.bytes_read += value.len() as u64;
+                        return Ok(Some((logged::as_put(trailer), value.into())));
+                    }
                     return Ok(Some((renumbered(trailer, self.global_seq), value)));
                 }
                 Lookup::Beyond if self.index.ends_with(number, key) => {}

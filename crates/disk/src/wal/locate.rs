@@ -13,7 +13,7 @@ use crate::fs::{File, Fs, OpenOptions};
 use crate::record::{HEADER_LEN, RECORD_HEADER_LEN, RecordKind, checksum, head_of, record_len};
 use crate::sst::Place;
 use crate::wal::reader::read_header;
-use crate::wal::{Entries, wal_path};
+use crate::wal::{Entries, LARGE_BATCH, wal_path};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use vlsm_core::{Error, Kind, Result, Seq, TreeId, key};
@@ -184,7 +184,7 @@ impl Walk<'_> {
             };
             let counts = entry.tree == wanted.tree && wanted.seqs.contains(&seq);
             if let Some((original, value)) = put.filter(|_| counts)
-                && value.len() >= Place::VALUE_MIN
+                && (Place::VALUE_MIN..LARGE_BATCH).contains(&value.len())
             {
                 // The value is the last part of its entry.
                 let end = payload.len() - entries.remaining();

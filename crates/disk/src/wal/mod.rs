@@ -30,7 +30,7 @@ pub use batch::{Batch, Entries, Entry};
 pub use mapped::MappedWal;
 pub use reader::{RecoverOptions, Recovered, Replayed, recover};
 pub use rewrite::Rewrite;
-pub use writer::{Framer, PreparedWal, WalFile, prepare_next};
+pub use writer::{Framer, PreparedWal, WalFile, allocate_next, prepare_next};
 
 use crate::names;
 use std::path::{Path, PathBuf};

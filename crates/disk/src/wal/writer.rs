@@ -177,12 +177,47 @@ pub fn prepare_next(
     capacity: u64,
     recycled: Option<&Path>,
 ) -> Result<PreparedWal> {
+    let kind = if recycled.is_some() { Blank::Recycled } else { Blank::Zeros };
+    prepare(fs, dir, recycled, (number, uid, capacity), kind)
+}
+
+/// As [`prepare_next`], with a new file whose blocks are allocated and not written, where the file
+/// system can do this: for WALs that are not used again. What is later written there needs a commit
+/// of the file system's journal with its sync.
+///
+/// # Errors
+/// As [`prepare_next`].
+pub fn allocate_next(
+    fs: &dyn Fs,
+    dir: &Path,
+    number: u64,
+    uid: u64,
+    capacity: u64,
+) -> Result<PreparedWal> {
+    prepare(fs, dir, None, (number, uid, capacity), Blank::Allocated)
+}
+
+/// What a file is made of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blank {
+    Recycled,
+    Zeros,
+    Allocated,
+}
+
+fn prepare(
+    fs: &dyn Fs,
+    dir: &Path,
+    recycled: Option<&Path>,
+    (number, uid, capacity): (u64, u64, u64),
+    kind: Blank,
+) -> Result<PreparedWal> {
     let path = wal_path(dir, number);
     let from = match recycled {
         Some(old) => old.to_owned(),
         None => path.with_extension("wal.tmp"),
     };
-    let made = make(fs, &from, number, uid, capacity, recycled.is_some());
+    let made = make(fs, &from, number, uid, capacity, kind);
     let (file, header, written) = made.inspect_err(|_| {
         // If this fails, the next recovery removes the file.
         let _ = fs.remove(&from);
@@ -203,17 +238,30 @@ fn make(
     number: u64,
     uid: u64,
     capacity: u64,
-    is_there: bool,
+    kind: Blank,
 ) -> Result<(Arc<dyn File>, Header, u64)> {
-    let file = match is_there {
-        true => fs.open(path, OpenOptions::WRITE),
-        false => remove_if_there(fs, path).and_then(|()| fs.open(path, OpenOptions::CREATE)),
+    let file = match kind {
+        Blank::Recycled => fs.open(path, OpenOptions::WRITE),
+        Blank::Zeros | Blank::Allocated => {
+            remove_if_there(fs, path).and_then(|()| fs.open(path, OpenOptions::CREATE))
+        }
     }
     .map_err(|error| Error::io("cannot make WAL", path, error))?;
     let failed = |error| Error::io("cannot prepare WAL", path, error);
     let len = file.len().map_err(failed)?;
     let filled = capacity.max(HEADER_LEN).max(len);
     let header = prepared(number, uid, filled);
+    if kind == Blank::Allocated {
+        match file.allocate(filled) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+            allocated => {
+                allocated.map_err(failed)?;
+                file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
+                file.sync().map_err(failed)?;
+                return Ok((file, header, HEADER_LEN));
+            }
+        }
+    }
     file.write_at(&header.encode(WAL_MAGIC), 0).map_err(failed)?;
     fill_paced(&*file, len.max(HEADER_LEN), filled).map_err(failed)?;
     Ok((file, header, HEADER_LEN + filled - len.max(HEADER_LEN)))

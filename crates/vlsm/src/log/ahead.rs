@@ -1,7 +1,8 @@
 //! WAL files ahead of the writers: room for what they write next.
 //!
 //! 1. When a small part of the current file is used, the next one is prepared in the background, of
-//!    an old file where there is one.
+//!    an old file where there is one. If WALs are not used again, because flushes leave values in
+//!    them, the blocks of a new one are allocated and not filled with zeros.
 //! 2. A writer that needs room before it is ready lengthens the current file by a step, which takes
 //!    no sync, while the preparation continues. Other writers wait for that one.
 //! 3. If the device is too full for either, the store is out of space (`space.rs`), and retries the
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use vlsm_core::{Error, Result};
 use vlsm_disk::record::HEADER_LEN;
-use vlsm_disk::wal::prepare_next;
+use vlsm_disk::wal::{allocate_next, prepare_next};
 
 /// Old WAL files kept for reuse at most.
 const RECYCLED_MAX: u64 = 64;
@@ -124,7 +125,13 @@ impl Log {
                 let Shared { env, dir, numbers, .. } = &*self.shared;
                 let (number, uid) = (numbers.next_file(), env.random());
                 let fs = &**env.fs();
-                match prepare_next(fs, dir, number, uid, capacity, old.as_deref()) {
+                let next = match old {
+                    None if self.allocates.load(Ordering::Relaxed) => {
+                        allocate_next(fs, dir, number, uid, capacity)
+                    }
+                    old => prepare_next(fs, dir, number, uid, capacity, old.as_deref()),
+                };
+                match next {
                     Ok(next) => {
                         self.shared.counters.wal_filled_bytes.add(next.bytes_written());
                         self.upcoming.lock().push(number);

@@ -133,6 +133,8 @@ pub(crate) struct Log {
     live: Mutex<Vec<LiveWal>>,
     /// Files to which SSTs refer, or may.
     linked: Mutex<BTreeSet<u64>>,
+    /// Whether new files are allocated instead of filled with zeros.
+    allocates: AtomicBool,
     /// Whether the file system has no hard links.
     no_links: AtomicBool,
     /// The length at which files are switched.
@@ -184,6 +186,7 @@ impl Log {
             sequence,
             live: Mutex::new(live),
             linked: Mutex::default(),
+            allocates: AtomicBool::new(false),
             no_links: AtomicBool::new(false),
             switch_at: options.wal_file_bytes.0,
             writer: Mutex::new(CurrentFile { file, offset, spare: Vec::new(), window: None }),
@@ -206,6 +209,11 @@ impl Log {
             windows: Windows::new(options),
             recycled: Mutex::default(),
         }
+    }
+
+    /// Allocates new files instead of filling them with zeros, because files are not used again.
+    pub fn allocate_files(&self) {
+        self.allocates.store(true, Ordering::Relaxed);
     }
 
     /// Sets the parts above, which the log asks for rotations and flushes.

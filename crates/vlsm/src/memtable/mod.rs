@@ -314,6 +314,7 @@ impl Memtable {
     /// The newest entry of a key that a reader at `seq` may see, in the memtable or its parts.
     /// `hash` is the key's hash for filters ([`vlsm_disk::sst::filter::hash`]).
     #[must_use]
+    #[inline]
     pub fn newest(&self, key: &[u8], hash: u64, seq: Seq) -> Option<(Trailer, Bytes)> {
         let copied = |(trailer, value)| (trailer, Bytes::copy_from_slice(value));
         let own = self.get_hashed(key, hash, seq).map(copied);

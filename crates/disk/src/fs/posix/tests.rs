@@ -19,6 +19,13 @@ fn files_and_directories() {
     let mut buf = [9; 16];
     assert_eq!(file.read_at(&mut buf, 1).expect("read"), 7);
     assert_eq!(&buf[..8], b"\0\0hello\x09");
+    match file.allocate(100_000) {
+        Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::Unsupported),
+        Ok(()) => {
+            assert_eq!(read_all(&fs, &one).expect("read")[..9], *b"\0\0\0hello\0");
+            assert_eq!(file.len().expect("len"), 100_000);
+        }
+    }
     file.truncate(4).expect("cut");
     fs.hard_link(&one, &two).expect("linked");
     fs.rename(&one, &root.join("three")).expect("renamed");
