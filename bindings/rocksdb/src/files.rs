@@ -87,14 +87,13 @@ unsafe fn ingest(
 
 /// Whether a name is that of a file that a store makes in its folder.
 fn is_ours(name: &str) -> bool {
-    let numbered = |suffix| {
-        let digits = name.strip_suffix(suffix);
-        digits.is_some_and(|digits| {
-            digits.len() >= 6 && digits.bytes().all(|byte| byte.is_ascii_digit())
-        })
-    };
+    let is_number =
+        |text: &str| text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbered = |suffix| name.strip_suffix(suffix).is_some_and(is_number);
+    let values = name.strip_suffix(".values").and_then(|name| name.split_once('-'));
     ["LOCK", "CURRENT", "CURRENT.tmp", "LOG", "LOG.old", "LOG.rocksdb"].contains(&name)
         || [".sst", ".wal", ".wal.tmp"].into_iter().any(numbered)
+        || values.is_some_and(|(sst, wal)| is_number(sst) && is_number(wal))
         || ["MANIFEST-", "DEVICE", "RESERVE", "STATS."].iter().any(|ours| name.starts_with(ours))
 }
 

@@ -178,8 +178,11 @@ fn files(dir: &Path) -> Result<Vec<(&'static str, u64, Bytes)>> {
     let mut kinds = KINDS.map(|kind| (kind, 0, Bytes::ZERO));
     let mut seen = HashSet::new();
     let failed = |error: io::Error| Failure::file("cannot list", dir, &error);
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+    let entries: io::Result<Vec<_>> = std::fs::read_dir(dir).map_err(failed)?.collect();
+    let mut entries = entries.map_err(failed)?;
+    // A WAL counts under its first name, if it still has that.
+    entries.sort_by_key(|entry| entry.file_name().to_string_lossy().ends_with(".values"));
+    for entry in entries {
         // A file that was removed meanwhile does not count.
         let Ok(facts) = entry.metadata() else { continue };
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -4,7 +4,9 @@
 //! the process's CPU clock. Elsewhere the figures are missing, not zero.
 
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::fs::read_to_string;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Counters of this process since its start.
@@ -78,20 +80,24 @@ fn fetches(stat: &str) -> Option<u64> {
     fields.split_whitespace().nth(9)?.parse().ok()
 }
 
-/// Bytes of all files in a folder and its subfolders. A file that cannot be read counts as empty.
+/// Bytes of all files in a folder and its subfolders, of a file with several names once. A file
+/// that cannot be read counts as empty.
 #[must_use]
 #[expect(
     clippy::disallowed_methods,
     reason = "it is the measured store's folder, seen from outside"
 )]
 pub fn folder_bytes(path: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(path) else { return 0 };
-    let size = |entry: std::fs::DirEntry| match entry.metadata() {
-        Ok(meta) if meta.is_dir() => folder_bytes(&entry.path()),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    };
-    entries.flatten().map(size).sum()
+    fn of(path: &Path, seen: &mut HashSet<u64>) -> u64 {
+        let Ok(entries) = std::fs::read_dir(path) else { return 0 };
+        let size = |entry: std::fs::DirEntry| match entry.metadata() {
+            Ok(meta) if meta.is_dir() => of(&entry.path(), seen),
+            Ok(meta) if seen.insert(meta.ino()) => meta.len(),
+            Ok(_) | Err(_) => 0,
+        };
+        entries.flatten().map(size).sum()
+    }
+    of(path, &mut HashSet::new())
 }
 
 /// The most memory this process ever had resident, in bytes.

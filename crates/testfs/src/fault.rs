@@ -329,6 +329,10 @@ impl File for FaultFile {
         self.rules.call(Op::Truncate, &[&self.path], |_| self.inner.truncate(len))
     }
 
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        self.rules.call(Op::Write, &[&self.path], |_| self.inner.allocate(len))
+    }
+
     fn is_direct(&self) -> bool {
         self.inner.is_direct()
     }

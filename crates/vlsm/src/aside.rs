@@ -180,11 +180,16 @@ fn damage(fs: &dyn Fs, dir: &Path, file: &FileMeta) -> Result<Option<(Error, boo
         }
         opened => opened.map_err(|error| Error::io("cannot open SST", &path, error))?,
     };
-    let values = |_, path: &Path| fs.open(path, OpenOptions::READ);
-    let opened = SstReader::open(opened, &path, file).and_then(|reader| reader.with_values(values));
-    let reader = match opened {
+    let reader = match SstReader::open(opened, &path, file) {
         Ok(reader) => reader,
         Err(error) => return Ok(Some((error, true))),
+    };
+    let reader = match reader.with_values(|_, path| fs.open(path, OpenOptions::READ)) {
+        Err(error @ Error::Io { .. }) => match &error {
+            Error::Io { source, .. } if source.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return Ok(Some((error, true))),
+        },
+        reader => reader?,
     };
     let mut first = None;
     let mut problem = |offset: u64, what: &str| {

@@ -9,7 +9,7 @@
 //! 3. WALs are always copied, because a linked file would be overwritten when the WAL is recycled.
 //!    They are copied first, because the store keeps its whole WAL until then.
 //! 4. SSTs are linked, or copied where the file system cannot link. The WALs to which they refer
-//!    are copied, for the reason of step 3.
+//!    are copied, for the reason of step 3, each once.
 //! 5. All files are synced; then a new manifest, a snapshot of the state, makes the folder a store.
 //!
 //! The target's LOCK is held throughout, so no other process copies into the folder or opens it.
@@ -297,6 +297,8 @@ impl<'a> Copy<'a> {
         let tables = state.trees.values().flat_map(|version| version.tables());
         let files: BTreeMap<FileNumber, &Arc<FileMeta>> =
             tables.map(|(_, table)| (table.file.number, &table.file)).collect();
+        // The copies of WALs to which SSTs refer.
+        let mut copied: BTreeMap<u64, PathBuf> = BTreeMap::new();
         for (number, file) in &files {
             let (from, to) = (sst_path(self.from, *number), sst_path(self.to, *number));
             let linked = self.make(&to, || match held.get(&(*number, file.uid)) {
@@ -308,13 +310,18 @@ impl<'a> Copy<'a> {
             self.report.bytes += file.bytes;
             for wal in &file.wals {
                 let (from, to) = (values_path(&from, *wal), values_path(&to, *wal));
+                if let Some(other) = copied.get(wal) {
+                    self.make(&to, || link(&*fs, other, &to))?;
+                    continue;
+                }
                 let held = held.get(&(*number, file.uid)).and_then(|held| held.values_in(*wal));
-                let copied = self.make(&to, || match held {
+                let bytes = self.make(&to, || match held {
                     Some(held) => copy_open(&*fs, &*held, &from, &to),
                     None => copy(&*fs, &from, &to, u64::MAX),
                 })?;
                 self.report.wals += 1;
-                self.report.bytes += ByteCount(copied);
+                self.report.bytes += ByteCount(bytes);
+                copied.insert(*wal, to);
             }
         }
         drop(files);

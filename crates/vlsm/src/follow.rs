@@ -221,11 +221,11 @@ pub(crate) fn hold(
                     let failed = |error| Error::io("cannot open values of SST", &path, error);
                     Ok((*wal, file.map_err(failed)?))
                 };
-                logged += table.file.wals.len();
                 let values = table.file.wals.iter().map(values).collect::<Result<_>>()?;
                 HeldFile { meta: table.file.clone(), file, values }
             }
         };
+        logged += file.values.len();
         held.insert(key, file);
     }
     Ok(held)

@@ -253,7 +253,8 @@ fn a_lost_or_damaged_log_is_an_error_that_names_it() {
     let error = builder(&image).open().expect_err("refused").to_string();
     assert!(error.contains(&lost.display().to_string()) && error.contains("missing"), "{error}");
     let report = vlsm::verify_with(&env(&image), Path::new(FOLDER), &mut |_| {}).unwrap();
-    assert!(report.damaged);
+    let finding = report.findings.iter().find(|finding| finding.path == *lost).expect("named");
+    assert!(report.damaged && finding.advice.contains("salvage_ssts"), "{finding:?}");
     // Without the SST the store opens; the rest is there.
     let db = builder(&image).configure(|options| options.salvage_ssts = true).open().unwrap();
     let left = db.iter().map(Result::unwrap).count() as u64;
@@ -366,4 +367,25 @@ fn keyspaces_that_go_leave_the_others_their_values() {
     db.close().unwrap();
     let report = vlsm::verify_with(&env(&disk), Path::new(FOLDER), &mut |_| {}).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+/// The WALs of a memtable that was filled slowly are mostly others': it is written with its values,
+/// so it keeps none of them.
+#[test]
+fn a_slow_keyspace_keeps_no_wals() {
+    let disk = SimFs::new();
+    let db = open(&disk);
+    let slow = db.create_keyspace("slow", KeyspaceOptions::new()).unwrap();
+    (0..5).for_each(|n| slow.put(key(n), "a value that is longer than a place").unwrap());
+    fill(&db, 0..KEYS, 0);
+    db.flush().unwrap();
+    assert!(!files(&disk, "values").is_empty());
+    db.default_keyspace().compact_range(..).unwrap();
+    db.close().unwrap();
+    assert_eq!(files(&disk, "values"), Vec::<PathBuf>::new());
+    let db = open(&disk);
+    let slow = db.keyspace("slow").unwrap();
+    assert_eq!(slow.iter().count(), 5);
+    check(&db, KEYS, 0);
+    db.close().unwrap();
 }

@@ -131,6 +131,14 @@ impl BlockBuilder {
         &mut self.buf[..len]
     }
 
+    /// Ends the block. Returns its payload.
+    pub(super) fn into_payload(mut self) -> Vec<u8> {
+        let len = self.finish(0).len() - BLOCK_TRAILER_LEN;
+        self.buf.truncate(len);
+        self.buf.shrink_to_fit();
+        self.buf
+    }
+
     pub(super) fn clear(&mut self) {
         self.end = 0;
         self.restarts.clear();

@@ -19,7 +19,7 @@
 
 use super::block::{Layout, assemble, entry_at};
 use super::block_builder::BlockBuilder;
-use super::format::{BLOCK_TRAILER_LEN, Damage};
+use super::format::Damage;
 use crate::codec::{Malformed, Reader, put_varint};
 use crate::fs::File;
 use crate::record::checksum;
@@ -155,7 +155,5 @@ pub(super) fn inlined(
         builder.add(place, &key, trailer, &value);
         at = entry.end;
     }
-    let block = builder.finish(0);
-    let len = block.len() - BLOCK_TRAILER_LEN;
-    Ok(block[..len].to_vec())
+    Ok(builder.into_payload())
 }

@@ -408,6 +408,11 @@ impl SstReader {
         !self.summary.properties.wals.is_empty()
     }
 
+    /// About the bytes of values in WALs to which a block refers.
+    pub(super) fn logged_per_block(&self) -> u64 {
+        self.summary.properties.logged_bytes.div_ceil(self.index.len().max(1) as u64)
+    }
+
     /// The payload of a block with all its values.
     pub(super) fn inlined(&self, number: usize, payload: &[u8]) -> Result<Vec<u8>> {
         logged::inlined(payload, &self.values, |what| self.damaged(number, what))

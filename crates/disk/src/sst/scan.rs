@@ -18,7 +18,6 @@
 
 use super::block::{Layout, assemble, entry_at};
 use super::format::{Compression, Damage, decompress, open_block};
-use super::logged::BLOCK_VALUES_MAX;
 use super::reader::{SstReader, renumbered};
 use crate::aligned::{AlignedBuf, align_down, align_up};
 use crate::io::{Bulk, Way};
@@ -242,8 +241,8 @@ impl Scanner {
         };
         let first = self.next_block;
         let start = part.reader.extent(first).start;
-        // With the values that its blocks have in WALs a chunk is no longer than others.
-        let logged = if part.reader.has_logged() { BLOCK_VALUES_MAX } else { 0 };
+        // With the values that its blocks have in WALs a chunk is hardly longer than others.
+        let logged = part.reader.logged_per_block();
         let len =
             |end: usize| part.reader.extent(end).end - start + logged * (end + 1 - first) as u64;
         let mut end = first + 1;

@@ -6,8 +6,9 @@
 //!    its number, and syncs the directory. So a file under its final name is always complete, and a
 //!    later write into it allocates no block: an fdatasync needs no commit of the file system's
 //!    journal. A full device shows here, where no batch depends on it, and never at a write within
-//!    the capacity. (A file system that never writes in place may still refuse one; the store then
-//!    becomes read-only.)
+//!    the capacity. [`allocate_next`] allocates the blocks instead: less is written, but the sync
+//!    of what is written there commits the journal. (A file system that never writes in place may
+//!    still refuse one; the store then becomes read-only.)
 //! 2. [`PreparedWal::start`] writes the real header, which seals the predecessor, and syncs it.
 //!    This is one small write into an allocated block. [`PreparedWal::begin`] leaves the sync to
 //!    the first [`WalFile::sync`], which must follow the predecessor's.
@@ -353,7 +354,7 @@ impl PreparedWal {
         MappedWal::new(&self.file, &self.path, self.header.filled)
     }
 
-    /// Bytes written so far to prepare the file: a header, and zeros.
+    /// Bytes written so far to prepare the file: a header, and zeros if it was filled.
     #[must_use]
     pub fn bytes_written(&self) -> u64 {
         self.written

@@ -35,7 +35,8 @@
 //! - the paper's memtable has the place of each value. Here the flush finds the places by reading
 //!   the memtables' WALs once more, from the page cache;
 //! - values shorter than a place, values with an expiry, operands, entries of large batches and of
-//!   outside the WAL, and what a filter changed are in the run itself;
+//!   outside the WAL, and what a filter sees are in the run itself. So are all values of memtables
+//!   that were filled slowly, whose WALs are mostly other trees';
 //! - how often a key is updated is the number of its versions in the memtables of one flush. A
 //!   version that stayed in memory once counts as one. There is no counter that outlives a flush;
 //! - the paper keeps a fixed number of keys; here it is a share of the memtables' keys. The default

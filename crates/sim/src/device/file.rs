@@ -92,6 +92,14 @@ impl File for SimulatedFile {
         self.device.call(call, || self.file.truncate(len))
     }
 
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let call = Call { offset: len, ..Call::mutates("allocate", &self.path) };
+        self.device.faulty_call(call, |fault| match fault {
+            Some(kind @ (Kind::Eio | Kind::NoSpace | Kind::Short)) => Err(kind.error()),
+            _ => self.file.allocate(len),
+        })
+    }
+
     fn is_direct(&self) -> bool {
         self.file.is_direct()
     }

@@ -80,6 +80,16 @@ impl File for SimFile {
         })
     }
 
+    /// The simulated disk has no blocks that are allocated only: they are zeros.
+    fn allocate(&self, len: u64) -> io::Result<()> {
+        let have = self.len()?;
+        match usize::try_from(len.saturating_sub(have)) {
+            Ok(0) => Ok(()),
+            Ok(more) => self.write_at(&vec![0; more], have),
+            Err(_) => Err(ErrorKind::StorageFull.into()),
+        }
+    }
+
     fn is_direct(&self) -> bool {
         self.options.direct
     }

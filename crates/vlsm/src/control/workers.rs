@@ -22,7 +22,7 @@ use crate::control::{Slot, State};
 use crate::job::{Job, Request, Step};
 use crate::shared::counters::LevelCounter;
 use crate::shared::{Shared, no_thread};
-use std::io;
+use std::io::{self, ErrorKind::NotFound};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -287,9 +287,11 @@ impl Control {
             Ok(Step::Blocked) => self.put_back(id, job, Bytes::ZERO),
             Ok(Step::Done(request)) => self.finish(id, job, request),
             Err(error) => {
-                // The WAL of a dropped tree may go while a flush looks for values in it.
+                // The WAL of a dropped tree may go while a flush gives it another name.
                 let gone = self.reader.views().load().find(job.candidate.tree).is_none();
-                if !gone {
+                let missing =
+                    matches!(&error, Error::Io { source, .. } if source.kind() == NotFound);
+                if !gone || !missing {
                     self.shared.failed(error);
                 }
                 self.abandon(id, job);

@@ -100,7 +100,7 @@ impl Log {
 }
 
 impl Logs for Arc<Log> {
-    fn keep(&self, from: FileNumber) -> Result<Vec<(u64, u64)>> {
+    fn keep(&self, from: FileNumber, most: u64) -> Result<Option<Vec<(u64, u64)>>> {
         let position = self.sequence().tail.appended();
         self.write_through(position)?;
         // Held while the list is read, so that none of them is released in between.
@@ -108,8 +108,11 @@ impl Logs for Arc<Log> {
         let live = self.live.lock();
         let kept = live.iter().filter(|live| live.number >= from.0);
         let kept: Vec<_> = kept.map(|live| (live.number, live.len)).collect();
+        if kept.iter().map(|(_, len)| len).sum::<u64>() > most {
+            return Ok(None);
+        }
         linked.extend(kept.iter().map(|(number, _)| *number));
-        Ok(kept)
+        Ok(Some(kept))
     }
 
     fn can_link(&self) -> bool {
@@ -118,5 +121,7 @@ impl Logs for Arc<Log> {
 
     fn note_copied(&self) {
         self.no_links.store(true, Ordering::Relaxed);
+        // From here on files are used again.
+        self.allocates.store(false, Ordering::Relaxed);
     }
 }

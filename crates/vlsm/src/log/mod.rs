@@ -14,7 +14,8 @@
 //! writes the new header, which seals the old file. No writer waits for the device: the next sync
 //! covers the old file before the new one.
 //!
-//! Room: a prepared file has all its blocks, so writing into it takes no space of the device. A
+//! Room: a prepared file has all its blocks, so writing into it takes no space of the device
+//! (except for the file system's own notes of blocks that were allocated only). A
 //! record is framed only within that capacity ([`Log::make_room`]); if it does not fit, nothing is
 //! sequenced until the next file is prepared. So the preparation detects a full device, when no
 //! batch depends on it, and writers are refused before the sequencing step: a refused batch has no
@@ -26,7 +27,7 @@
 //! file system that never writes in place). Reopening seals the file at its last good length.
 //!
 //! Threads and locks: `writer` and `syncer` are only ever taken with `try_lock`, because they are
-//! held over file calls. Order: `writer` before the sequencing lock.
+//! held over file calls. Order: `writer` before the sequencing lock, `linked` before `live`.
 
 mod ahead;
 mod durable;

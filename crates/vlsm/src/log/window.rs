@@ -24,8 +24,8 @@
 //! the store.
 //!
 //! Invariants: a window's file has all its bytes, durably, before the window is opened, so a sync
-//! of a range suffices, and no store extends the file or allocates a block. What counts as written
-//! is in the page cache.
+//! of a range suffices, and no store extends the file or allocates a block. (Blocks that were only
+//! allocated become written ones with the first sync.) What counts as written is in the page cache.
 //!
 //! Memory: the mapped part is charged to `memory_limit`, of which it takes a sixteenth at most.
 //!

@@ -254,7 +254,7 @@ impl Reader {
         &keys[..left]
     }
 
-    /// As [`Reader::search`], but only in memory.
+    /// As [`Reader::search`], but only in memory, except for a value that is in a WAL.
     fn search_at_hand(
         &self,
         hand: &AtHand,

@@ -42,7 +42,7 @@ use vlsm_disk::manifest::{self, State, manifest_number};
 use vlsm_disk::record::{Records, Tail};
 use vlsm_disk::sst::check::check;
 use vlsm_disk::sst::{Properties, SstReader};
-use vlsm_disk::sst::{sst_number, sst_path, values_numbers};
+use vlsm_disk::sst::{sst_number, sst_path, sst_paths, values_numbers};
 use vlsm_disk::wal::reader::{Recovered, Replayed, read_header, recover};
 use vlsm_disk::wal::{Entries, wal_number, wal_path};
 
@@ -325,14 +325,14 @@ impl Check<'_> {
         for (number, file) in &named {
             let path = sst_path(self.dir, *number);
             let is_held = self.held.contains_key(&(*number, file.uid));
-            match is_held || self.names.binary_search(&path).is_ok() {
-                true => self.sst(&path, Some(file)),
-                false => self.damage(&path, None, "the manifest names it, but it is missing"),
+            let missing = |path: &PathBuf| !is_held && self.names.binary_search(path).is_err();
+            match sst_paths(self.dir, file).find(missing) {
+                None => self.sst(&path, Some(file)),
+                Some(gone) => self.damage(&gone, None, "the manifest names it, but it is missing"),
             }
         }
         for path in self.names.clone() {
-            let is_named =
-                |(sst, wal)| named.get(&sst).is_some_and(|file| file.wals.contains(&wal));
+            let is_named = |(sst, wal)| named.get(&sst).is_some_and(|f| f.wals.contains(&wal));
             if state.is_some() && values_numbers(&path).is_some_and(|numbers| !is_named(numbers)) {
                 self.leftover(&path);
             }
@@ -584,6 +584,11 @@ fn advice(path: &Path) -> &'static str {
              (in the program export --skip-damaged); or open the store with the option \
              salvage_ssts (--salvage-ssts), which drops the file, so that older values of its keys \
              may show again"
+        }
+        Some("values") => {
+            "it holds values of the SST with its first number: restore the store from a checkpoint \
+             or backup; or open it with the option salvage_ssts (--salvage-ssts), which drops that \
+             SST"
         }
         Some("wal") => {
             "restore the store from a checkpoint or backup; or open it with the option salvage_wal \
