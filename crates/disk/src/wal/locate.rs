@@ -2,7 +2,7 @@
 //!
 //! The WALs of memtables are read once, from their beginnings to their ends or the first record
 //! that does not verify, and each put of the tree that can be referred to is noted by its sequence
-//! number. What was written a moment ago is in the page cache.
+//! number. Recent writes are in the page cache.
 //!
 //! Left out, so that the SST has the values itself: values shorter than a place, entries of large
 //! batches, which are in fragments, and WALs of 4 GB and more.

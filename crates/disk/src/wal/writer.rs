@@ -183,8 +183,8 @@ pub fn prepare_next(
 }
 
 /// As [`prepare_next`], with a new file whose blocks are allocated and not written, where the file
-/// system can do this: for WALs that are not used again. What is later written there needs a commit
-/// of the file system's journal with its sync.
+/// system can do this: for WALs that are not used again. The sync of later writes commits the file
+/// system's journal.
 ///
 /// # Errors
 /// As [`prepare_next`].
@@ -198,7 +198,7 @@ pub fn allocate_next(
     prepare(fs, dir, None, (number, uid, capacity), Blank::Allocated)
 }
 
-/// What a file is made of.
+/// The origin of a file's blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Blank {
     Recycled,

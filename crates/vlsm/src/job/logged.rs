@@ -6,8 +6,8 @@
 //! 2. The WALs are read once in the background, and the place of each value is noted
 //!    (`disk/wal/locate`).
 //! 3. The merge writes a place instead of a value where the WAL has this very value
-//!    (`output`). What a merge operator made is written itself, and so is everything that a filter
-//!    sees.
+//!    (`output`). Results of a merge operator, and values that a filter sees, are written
+//!    themselves.
 //! 4. With the sync of its SSTs the job gives the WALs their second names (`files`).
 //! 5. The install syncs the WAL before it records the SSTs, as for any flush. So what a place
 //!    refers to is durable.
