@@ -2,10 +2,7 @@
 //! removed in the background.
 //!
 //! 1. The first chunk of an SST creates its file. Chunks queue until the file exists.
-//! 2. Chunks are written in the background; their memory is reused. With direct I/O each has a call
-//!    of its own. Through the page cache one call at a time writes a file, and takes several chunks
-//!    if they are ready, because the file system lets in one writer of a file at a time: others
-//!    would wait in their threads.
+//! 2. Each chunk is written by a call of its own; its memory is reused.
 //! 3. When all chunks are written, one call gives the WALs to which the SSTs refer their second
 //!    names, and syncs all files of the job.
 //!
@@ -29,9 +26,6 @@ use vlsm_disk::wal::wal_path;
 use vlsm_disk::{AlignedBuf, File, Pending, Rank, Way};
 use vlsm_policy::Class;
 
-/// The most chunks that one call writes.
-const CALL_MAX: usize = 4;
-
 /// One SST being written.
 struct OutputFile {
     number: FileNumber,
@@ -51,10 +45,9 @@ fn links(dir: &Path, meta: &FileMeta) -> impl Iterator<Item = (PathBuf, PathBuf)
 #[derive(Default)]
 pub(crate) struct OutputFiles {
     files: Vec<OutputFile>,
-    /// Chunks that wait for their file, or for the call that writes it.
+    /// Chunks whose file does not exist yet.
     queued: VecDeque<WriteRequest>,
-    /// The calls, each with the index of its file.
-    writing: Vec<(usize, Pending<Vec<AlignedBuf>>)>,
+    writing: Vec<Pending<AlignedBuf>>,
     bytes: u64,
     metas: Vec<Arc<FileMeta>>,
     given_up: Arc<AtomicBool>,
@@ -81,9 +74,9 @@ impl OutputFiles {
     pub fn collect(&mut self, outputs: &mut Outputs) -> Result<()> {
         let mut index = 0;
         while index < self.writing.len() {
-            match self.writing[index].1.try_take() {
-                Some(chunks) => {
-                    chunks?.into_iter().for_each(|buf| outputs.written(buf));
+            match self.writing[index].try_take() {
+                Some(buf) => {
+                    outputs.written(buf?);
                     let _ = self.writing.swap_remove(index);
                 }
                 None => index += 1,
@@ -113,48 +106,29 @@ impl OutputFiles {
             }
             self.queued.push_back(request);
         }
-        while let Some((of, file, chunks)) = self.next_call() {
-            self.bytes += chunks.iter().map(|chunk| chunk.buf.len() as u64).sum::<u64>();
-            let (path, failure) = (self.files[of].path.clone(), self.failure());
+        while let Some(request) = self.queued.front() {
+            let Some(file) = self.files[request.file].file.clone() else { break };
+            let path = self.files[request.file].path.clone();
+            let Some(WriteRequest { offset, buf, .. }) = self.queued.pop_front() else { break };
+            self.bytes += buf.len() as u64;
+            let failure = self.failure();
             let failed = move |error| failure(Error::io("cannot write SST", &path, error));
-            let pending = match frees {
+            self.writing.push(match frees {
                 Class::Memtable => pool.submit_write(move || {
-                    let write = |chunk: WriteRequest| {
-                        file.write_at(&chunk.buf, chunk.offset).map_err(&failed)?;
-                        Ok(chunk.buf)
-                    };
-                    chunks.into_iter().map(write).collect()
+                    file.write_at(&buf, offset).map_err(failed)?;
+                    Ok(buf)
                 }),
                 _ => pool.submit_bulk(Way::Write, move |bulk| {
-                    let write = |WriteRequest { offset, buf, .. }: WriteRequest| {
-                        let piece = |part: Range<usize>| {
-                            let at = offset + part.start as u64;
-                            file.write_at(&buf[part], at)
-                        };
-                        bulk.call(Way::Write, buf.len(), piece).map_err(&failed)?;
-                        Ok(buf)
+                    let piece = |part: Range<usize>| {
+                        let at = offset + part.start as u64;
+                        file.write_at(&buf[part], at)
                     };
-                    chunks.into_iter().map(write).collect()
+                    bulk.call(Way::Write, buf.len(), piece).map_err(failed)?;
+                    Ok(buf)
                 }),
-            };
-            self.writing.push((of, pending));
+            });
         }
         Ok(())
-    }
-
-    /// The chunks that the next call writes, and their file. None if there is nothing to write now.
-    fn next_call(&mut self) -> Option<(usize, Arc<dyn File>, Vec<WriteRequest>)> {
-        let of = self.queued.front()?.file;
-        let file = self.files[of].file.clone()?;
-        if file.is_direct() {
-            return Some((of, file, self.queued.pop_front().into_iter().collect()));
-        }
-        if self.writing.iter().any(|(other, _)| *other == of) {
-            return None;
-        }
-        let ready = self.queued.iter().take(CALL_MAX).take_while(|chunk| chunk.file == of);
-        let count = ready.count();
-        Some((of, file, self.queued.drain(..count).collect()))
     }
 
     fn make(&mut self, context: &Context) {
