@@ -198,6 +198,7 @@ impl KeyspaceInfo {
         self.id.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn trees_from(&self, first: u64) -> Result<Trees> {
         match first {
             NO_TREE => Err(Error::KeyspaceDropped(self.name())),

@@ -296,7 +296,7 @@ impl Memtable {
     }
 
     /// The same, if the filter does not rule the key out.
-    #[inline]
+    #[inline(always)]
     fn get_hashed(&self, key: &[u8], hash: u64, seq: Seq) -> Option<(Trailer, &[u8])> {
         if !filter::may_contain(self.list.filter(), hash) {
             return None;
@@ -304,7 +304,7 @@ impl Memtable {
         self.search(key, seq)
     }
 
-    #[inline]
+    #[inline(always)]
     fn search(&self, key: &[u8], seq: Seq) -> Option<(Trailer, &[u8])> {
         let seq = Seq(seq.0.checked_sub(self.base.load(Relaxed))?);
         let node = self.list.seek(key, Trailer::seek(seq))?;
@@ -314,7 +314,7 @@ impl Memtable {
     /// The newest entry of a key that a reader at `seq` may see, in the memtable or its parts.
     /// `hash` is the key's hash for filters ([`vlsm_disk::sst::filter::hash`]).
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn newest(&self, key: &[u8], hash: u64, seq: Seq) -> Option<(Trailer, Bytes)> {
         let copied = |(trailer, value)| (trailer, Bytes::copy_from_slice(value));
         let own = self.get_hashed(key, hash, seq).map(copied);

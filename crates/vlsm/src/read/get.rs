@@ -46,7 +46,7 @@ impl Reader {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn look_up(
         &self,
         keyspace: &KeyspaceInfo,
@@ -88,7 +88,7 @@ impl Reader {
         self.resolve(tree, at.seq, key, || at.now)
     }
 
-    #[inline]
+    #[inline(always)]
     fn resolve(
         &self,
         tree: &TreeView,
@@ -102,7 +102,7 @@ impl Reader {
     }
 
     /// The value of a key; counts the filters that are checked.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_counted(
         &self,
         tree: &TreeView,
@@ -125,7 +125,7 @@ impl Reader {
     }
 
     /// The value of a key. `search` gets a table and the key's hash, and may stop.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find<E: From<Error>>(
         &self,
         tree: &TreeView,
@@ -145,7 +145,7 @@ impl Reader {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn newest<E>(
         &self,
         tree: &TreeView,
