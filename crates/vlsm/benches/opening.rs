@@ -1,8 +1,9 @@
 //! The time that a store of 4 GB takes to open: after a close, and after its process was killed.
 //!
-//! `cargo bench -p vlsm --bench opening`. Loads 20 M pairs of 24 + 176 bytes in random order, and
-//! opens the closed store three times. Then, three times, it lets another process write for a
-//! while, kills it and opens the store. The times are those of the engine's own `Event::Opened`.
+//! `cargo bench -p vlsm --bench opening`. Loads 20 M pairs of 24 + 176 bytes in random order, or
+//! `OPENING_PAIRS`, and opens the closed store three times. Then, three times, it lets another
+//! process write for a while, kills it and opens the store. The times are those of the engine's own
+//! `Event::Opened`.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: processes and time are the system's.
 
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use vlsm::Db;
 use vlsm_core::event::Event;
 
+/// The number of pairs, unless `OPENING_PAIRS` says otherwise.
 const PAIRS: u64 = 20_000_000;
 /// The environment variable of the writing process that holds the folder of its store.
 const WRITER: &str = "VLSM_BENCH_WRITER";
@@ -22,6 +24,8 @@ fn main() {
         let (db, _) = open(Path::new(&dir));
         load(&db, 0..u64::MAX);
     }
+    let pairs =
+        std::env::var("OPENING_PAIRS").map_or(PAIRS, |text| text.parse().expect("a number"));
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let dir = folder.path().join("store");
     let begun = Instant::now();
@@ -29,12 +33,12 @@ fn main() {
     std::thread::scope(|scope| {
         for part in 0..4 {
             let db = &db;
-            scope.spawn(move || load(db, PAIRS * part / 4..PAIRS * (part + 1) / 4));
+            scope.spawn(move || load(db, pairs * part / 4..pairs * (part + 1) / 4));
         }
     });
     db.wait_idle().expect("no failure");
     db.close().expect("closes");
-    println!("loaded {PAIRS} pairs in {:?}, {} bytes on disk", begun.elapsed(), size(&dir));
+    println!("loaded {pairs} pairs in {:?}, {} bytes on disk", begun.elapsed(), size(&dir));
     for _ in 0..3 {
         let (db, opened) = open(&dir);
         println!("after a close: {opened}");
