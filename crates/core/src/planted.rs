@@ -61,6 +61,8 @@ pub enum Bug {
     IteratorPastError,
     /// Waiters for a free memtable, or for the leadership of installs, are not woken.
     WakeUpLost,
+    /// A thread that ended because it had nothing to do is not started for new work.
+    DormantForgotten,
     /// The memtable is not sealed before files are ingested above it.
     IngestUnsealed,
     /// An open takes the end of the manifest for durable because it can be read.
@@ -141,7 +143,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 63] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -167,6 +169,7 @@ impl Bug {
         Self::ReadErrorHidden,
         Self::IteratorPastError,
         Self::WakeUpLost,
+        Self::DormantForgotten,
         Self::IngestUnsealed,
         Self::ManifestTailTrusted,
         Self::WalTailTrusted,

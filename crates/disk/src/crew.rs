@@ -1,14 +1,17 @@
 //! Threads that come and go: started when there is work for one more, ended when there is none.
 //!
-//! The owner decides when; a [`Crew`] keeps the handles, so that no thread works on after its owner
-//! has ended. A thread whose body has returned gives up its own handle. Nobody waits for its last
-//! instructions: a niced thread may not get the processor for them for a long time.
+//! The owner decides when. A member of a [`Crew`] that has nothing to do until a notification has
+//! no thread meanwhile, if the environment has a [`Waker`](crate::waker::Waker).
 //!
-//! Locks: one, held for a few instructions; not while a thread is started or joined.
+//! A member ends when its body says so. [`Crew::join`] waits for that, so no body runs after its
+//! owner has ended. It does not wait for the last instructions of the thread: a niced thread may
+//! not get the processor for them for a long time.
+//!
+//! Locks: one, held for a few instructions; not while a thread is started.
 
-use crate::env::{Env, Join, Priority};
+use crate::env::{Condition, Env, Priority};
+use crate::waker::{Dormant, Left, Thread};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,84 +19,113 @@ use std::time::Duration;
 /// A thread without work ends after this time.
 pub const STAYS: Duration = Duration::from_secs(3);
 
-/// Threads of one owner.
+/// What a member does after its body has returned.
+pub enum Next {
+    /// It ends.
+    End,
+    /// Its body is called again after the next notification of the condition after this epoch.
+    Await(Arc<dyn Condition>, u64),
+    /// Its body is called again, when another thread may have been found. Only on a thread that was
+    /// [lent](Thread::Lent).
+    GoOn,
+    /// The same, a little later: the body would wait for a time.
+    Retry,
+}
+
+/// Members of one owner.
 pub struct Crew {
     env: Arc<dyn Env>,
-    members: Arc<Mutex<Members>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    count: Mutex<Count>,
+    /// A member has ended.
+    ended: Arc<dyn Condition>,
 }
 
 #[derive(Default)]
-struct Members {
-    /// The threads by number.
-    threads: BTreeMap<u64, Thread>,
-    next: u64,
-    /// Whether a thread has panicked.
+struct Count {
+    members: usize,
+    /// Whether a member has ever panicked.
     panicked: bool,
 }
 
-enum Thread {
-    /// It is being started: its handle is not here yet.
-    Starting,
-    /// It has ended before its handle was here.
-    EndedEarly,
-    Running(Box<dyn Join>),
+/// A body, with a thread or without. The fields are dropped in this order.
+struct Member {
+    body: Box<dyn Fn(Thread) -> Next + Send + Sync>,
+    name: String,
+    priority: Priority,
+    env: Arc<dyn Env>,
+    counted: Counted,
 }
 
-impl Members {
-    /// A number for a thread that is being started.
-    fn number(&mut self) -> u64 {
-        self.next += 1;
-        self.threads.insert(self.next, Thread::Starting);
-        self.next
-    }
+/// Counts a member as long as it exists.
+struct Counted(Arc<Shared>);
 
-    /// Keeps the handle of a thread that was started, unless it has ended.
-    fn started(&mut self, number: u64, handle: Box<dyn Join>) {
-        if let Some(Thread::Starting) = self.threads.remove(&number) {
-            self.threads.insert(number, Thread::Running(handle));
-        }
-    }
-
-    /// Gives up the handle of a thread that ends.
-    fn ended(&mut self, number: u64) {
-        if let Some(Thread::Starting) = self.threads.remove(&number) {
-            self.threads.insert(number, Thread::EndedEarly);
-        }
-    }
-
-    /// Takes all handles.
-    fn take(&mut self) -> Vec<Box<dyn Join>> {
-        let (running, starting): (BTreeMap<_, _>, _) = std::mem::take(&mut self.threads)
-            .into_iter()
-            .partition(|(_, thread)| matches!(thread, Thread::Running(_)));
-        self.threads = starting;
-        let handle = |thread| match thread {
-            Thread::Running(handle) => Some(handle),
-            Thread::Starting | Thread::EndedEarly => None,
-        };
-        running.into_values().filter_map(handle).collect()
-    }
-}
-
-/// Notes the end of a thread's body, also when it unwinds.
-struct Ends(Arc<Mutex<Members>>, u64);
-
-impl Drop for Ends {
+impl Drop for Counted {
     fn drop(&mut self) {
-        let mut members = self.0.lock();
-        members.panicked |= std::thread::panicking();
-        members.ended(self.1);
+        self.0.count.lock().members -= 1;
+        self.0.ended.notify();
+    }
+}
+
+/// Notes a panic of a body.
+struct NotePanic<'a>(&'a Shared);
+
+impl Drop for NotePanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.count.lock().panicked = true;
+        }
+    }
+}
+
+impl Member {
+    /// Calls the body until it ends, waits without a thread, or leaves the lent thread.
+    fn run(self: &Arc<Self>, thread: Thread) -> Left {
+        let _noting = NotePanic(&self.counted.0);
+        loop {
+            match (self.body)(thread) {
+                Next::End => return Left::Done,
+                Next::GoOn if thread == Thread::Lent => return Left::GoOn,
+                Next::Retry if thread == Thread::Lent => return Left::Soon,
+                Next::GoOn | Next::Retry => {}
+                Next::Await(condition, epoch) => {
+                    if self.suspend(&*condition, epoch) {
+                        return Left::Done;
+                    }
+                    if thread == Thread::Own {
+                        condition.wait(epoch, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives up the thread until the next notification. Returns false if it is to wait itself.
+    fn suspend(self: &Arc<Self>, condition: &dyn Condition, epoch: u64) -> bool {
+        let Some(waker) = self.env.waker() else { return false };
+        let member = self.clone();
+        let work = Dormant {
+            env: self.env.clone(),
+            name: self.name.clone(),
+            priority: self.priority,
+            go_on: Arc::new(move |thread| member.run(thread)),
+        };
+        waker.suspend(work, condition, epoch)
     }
 }
 
 impl Crew {
-    /// A crew without threads.
+    /// A crew without members.
     #[must_use]
     pub fn new(env: &Arc<dyn Env>) -> Self {
-        Self { env: env.clone(), members: Arc::default() }
+        let ended = env.condition(Duration::ZERO);
+        Self { env: env.clone(), shared: Arc::new(Shared { count: Mutex::default(), ended }) }
     }
 
-    /// Runs `body` on a new thread.
+    /// Runs `body` on a new thread, again and again, until it returns [`Next::End`].
     ///
     /// # Errors
     /// The system's error if it starts no more threads. `body` does not run then.
@@ -101,41 +133,35 @@ impl Crew {
         &self,
         name: &str,
         priority: Priority,
-        body: impl FnOnce() + Send + 'static,
+        body: impl Fn(Thread) -> Next + Send + Sync + 'static,
     ) -> io::Result<()> {
-        let number = self.members.lock().number();
-        let members = self.members.clone();
+        self.shared.count.lock().members += 1;
+        let member = Arc::new(Member {
+            body: Box::new(body),
+            name: name.to_owned(),
+            priority,
+            env: self.env.clone(),
+            counted: Counted(self.shared.clone()),
+        });
         let run = move || {
-            let _ends = Ends(members, number);
-            body();
+            member.run(Thread::Own);
         };
-        let started = self.env.spawn(name, priority, Box::new(run));
-        let mut members = self.members.lock();
-        match started {
-            Ok(handle) => {
-                members.started(number, handle);
-                Ok(())
-            }
-            Err(error) => {
-                members.threads.remove(&number);
-                Err(error)
-            }
-        }
+        self.env.spawn(name, priority, Box::new(run)).map(drop)
     }
 
-    /// Waits for all threads to end, and for those that they start meanwhile. The owner has told
-    /// them to end, and starts none meanwhile. Returns false if a thread of the crew has ever
-    /// panicked.
+    /// Waits for all members to end, and for those that they start meanwhile. The owner has told
+    /// them to end, and starts none meanwhile. Returns false if a member has ever panicked.
     pub fn join(&self) -> bool {
         loop {
-            let all = self.members.lock().take();
-            if all.is_empty() {
-                return !self.members.lock().panicked;
+            let epoch = self.shared.ended.epoch();
+            let Count { members, panicked } = *self.shared.count.lock();
+            if members == 0 {
+                return !panicked;
             }
-            for thread in all {
-                if !thread.join() {
-                    self.members.lock().panicked = true;
-                }
+            self.shared.ended.wait(epoch, None);
+            if std::thread::panicking() && !self.env.works_while_panicking() {
+                // A machine that is off: its threads end by themselves.
+                return false;
             }
         }
     }
@@ -154,11 +180,12 @@ mod tests {
         /// Starts as many threads as `depth`, one by the other.
         fn chain(crew: &Arc<Crew>, ran: &Arc<AtomicU64>, depth: u64) {
             let (next, count) = (crew.clone(), ran.clone());
-            let body = move || {
+            let body = move |_| {
                 if depth > 1 {
                     chain(&next, &count, depth - 1);
                 }
                 count.fetch_add(1, Ordering::SeqCst);
+                Next::End
             };
             crew.start("chain", Priority::Normal, body).expect("started");
         }
@@ -170,28 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_thread_leaves_nothing_behind() {
-        let env: Arc<dyn Env> = RealEnv::new();
-        let crew = Crew::new(&env);
-        for _ in 0..1_000 {
-            crew.start("short", Priority::Normal, || ()).expect("started");
-        }
-        while !crew.members.lock().threads.is_empty() {
-            std::thread::yield_now();
-        }
-        assert!(crew.join());
-    }
-
-    #[test]
     fn a_panic_is_remembered() {
         let env: Arc<dyn Env> = RealEnv::new();
         let crew = Crew::new(&env);
-        fn planned() {
+        fn planned() -> Next {
             std::panic::resume_unwind(Box::new("as planned"));
         }
-        crew.start("bad", Priority::Normal, planned).expect("started");
+        crew.start("bad", Priority::Normal, |_| planned()).expect("started");
         assert!(!crew.join());
-        crew.start("good", Priority::Normal, || ()).expect("started");
+        crew.start("good", Priority::Normal, |_| Next::End).expect("started");
         assert!(!crew.join(), "still known");
     }
 }

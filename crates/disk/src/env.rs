@@ -11,6 +11,7 @@
 //! on a lock blocks the whole machine.)
 
 use crate::fs::Fs;
+use crate::waker::Waker;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +68,13 @@ pub trait Env: Send + Sync + 'static {
         body: Box<dyn FnOnce() + Send + 'static>,
     ) -> io::Result<Box<dyn Join>>;
 
+    /// Waits in the place of threads that have nothing to do. Without it, which is the default,
+    /// they wait themselves. An environment whose conditions make the calls of
+    /// [`Condition::on_notify`] keeps an `Arc::<Waker>::default()` for this.
+    fn waker(&self) -> Option<Arc<Waker>> {
+        None
+    }
+
     /// A new condition to wait for. A waiter spins for up to `spin` before it sleeps.
     fn condition(&self, spin: Duration) -> Arc<dyn Condition>;
 
@@ -108,5 +116,13 @@ pub trait Condition: Send + Sync {
     /// [`Self::notify`], a `wait` with an older epoch returns at once. By default it wakes all.
     fn notify_one(&self) {
         self.notify();
+    }
+
+    /// Calls `call` in the next notification after `epoch`, on the thread that notifies, which may
+    /// hold locks. Returns false, and drops `call`, if the epoch has changed already or the
+    /// condition calls nothing.
+    fn on_notify(&self, epoch: u64, call: Box<dyn FnOnce() + Send>) -> bool {
+        let _ = (epoch, call);
+        false
     }
 }

@@ -3,6 +3,7 @@
 //! A [`Condition`] is an event count on one word. A notify is one atomic increment and one load. It
 //! wakes sleepers only if there are any (`sleepers`: a futex on Linux). A waiter spins first,
 //! because the wake-up of a sleeper costs both sides more than a short wait, as long as that helps.
+//! Calls in a notification are counted in the same number as the sleepers.
 //!
 //! Invariant: a waiter counts itself as a sleeper before its last look at the epoch, and a notifier
 //! raises the epoch before it looks for sleepers. So one of them sees the other.
@@ -10,6 +11,9 @@
 use crate::env::{Condition, Env, Join, Priority};
 use crate::fs::Fs;
 use crate::fs::posix::PosixFs;
+use crate::per_process::PerProcess;
+use crate::waker::Waker;
+use parking_lot::Mutex;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
@@ -24,6 +28,12 @@ use sleepers::{Native, Sleepers};
 /// The nice value of [`Priority::Background`].
 #[cfg(target_os = "linux")]
 const BACKGROUND_NICE: i32 = 10;
+
+/// One for each process, because a forked one has none of its parent's threads.
+static WAKER: PerProcess<Arc<Waker>> = PerProcess::new();
+
+/// A call in the number of those that a notification wakes; below it are the sleepers.
+const CALL: u32 = 1 << 24;
 
 /// After vain spins at most this many waits do not spin.
 const SKIP_MAX: u32 = 63;
@@ -95,6 +105,10 @@ impl Env for RealEnv {
         Ok(Box::new(Thread(thread)))
     }
 
+    fn waker(&self) -> Option<Arc<Waker>> {
+        Some(WAKER.of(std::process::id()).clone())
+    }
+
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
         Arc::new(EventCount::<Native>::new(spin, self.start))
     }
@@ -122,8 +136,11 @@ impl Join for Thread {
 /// between its last look at the epoch and its sleep.
 struct EventCount<S> {
     word: AtomicU32,
+    /// The sleepers, and [`CALL`] for each call.
     count: AtomicU32,
     sleepers: S,
+    /// Calls in the next notification.
+    calls: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
     spin: Duration,
     start: Instant,
     /// The number of waits that are not to spin, and how many the next vain one adds.
@@ -134,7 +151,8 @@ struct EventCount<S> {
 impl<S: Sleepers> EventCount<S> {
     fn new(spin: Duration, start: Instant) -> Self {
         let [word, count, skip, penalty] = [0; 4].map(AtomicU32::new);
-        Self { word, count, sleepers: S::default(), spin, start, skip, penalty }
+        let (sleepers, calls) = (S::default(), Mutex::default());
+        Self { word, count, sleepers, calls, spin, start, skip, penalty }
     }
 
     fn changed(&self, epoch: u64) -> bool {
@@ -191,6 +209,13 @@ impl<S: Sleepers> EventCount<S> {
             self.sleepers.sleep(&self.word, epoch as u32, left);
         }
     }
+
+    /// Makes the calls of a notification.
+    fn call(&self) {
+        let calls = std::mem::take(&mut *self.calls.lock());
+        self.count.fetch_sub(calls.len() as u32 * CALL, Ordering::SeqCst);
+        calls.into_iter().for_each(|call| call());
+    }
 }
 
 impl<S: Sleepers> Condition for EventCount<S> {
@@ -210,16 +235,38 @@ impl<S: Sleepers> Condition for EventCount<S> {
 
     fn notify(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
-        if self.count.load(Ordering::SeqCst) != 0 {
+        let count = self.count.load(Ordering::SeqCst);
+        if !count.is_multiple_of(CALL) {
             self.sleepers.wake(&self.word);
+        }
+        if count >= CALL {
+            self.call();
         }
     }
 
     fn notify_one(&self) {
         self.word.fetch_add(1, Ordering::SeqCst);
-        if self.count.load(Ordering::SeqCst) != 0 {
+        let count = self.count.load(Ordering::SeqCst);
+        if !count.is_multiple_of(CALL) {
             self.sleepers.wake_one(&self.word);
         }
+        if count >= CALL {
+            self.call();
+        }
+    }
+
+    fn on_notify(&self, epoch: u64, call: Box<dyn FnOnce() + Send>) -> bool {
+        let mut calls = self.calls.lock();
+        if calls.len() as u32 >= u32::MAX / CALL {
+            return false;
+        }
+        self.count.fetch_add(CALL, Ordering::SeqCst);
+        if self.changed(epoch) {
+            self.count.fetch_sub(CALL, Ordering::SeqCst);
+            return false;
+        }
+        calls.push(call);
+        true
     }
 }
 

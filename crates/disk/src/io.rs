@@ -16,8 +16,9 @@
 //!
 //! Threads come and go. The thread that takes a call starts another one before it makes the call,
 //! if no other is idle and there may be more. So one waits for the next call, and no caller of
-//! `submit`, who may hold a lock, starts one. A thread that was idle for three seconds ends, if it
-//! is not the only idle one. So an idle pool has one thread.
+//! `submit`, who may hold a lock, starts one. A thread that was idle for three seconds ends. The
+//! last idle one keeps its place, and the next call has a thread started for it (`waker`). So an
+//! idle pool has no thread.
 //!
 //! Invariants: every submitted closure runs or returns `Closed`; one that panics returns
 //! `Error::Internal`, and its thread continues. No lock is held while a closure runs or a thread
@@ -27,23 +28,23 @@
 //! the queued closures. Otherwise there would be a cycle: a closure holds its submitter, which
 //! holds the pool.
 
-use crate::crew::{Crew, STAYS};
+use crate::crew::{Crew, Next, STAYS};
 use crate::env::{Condition, Env, Priority};
-use crate::throttle::Throttle;
+use crate::waker::Thread;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use vlsm_core::{Error, Result};
 
-type Work = Box<dyn FnOnce(&Bulk) + Send>;
+mod bulk;
 
-/// The time after its last device call in which a client counts as active.
-const CLIENTS_STAY: Duration = Duration::from_millis(50);
+pub use bulk::{Bulk, Way};
+
+type Work = Box<dyn FnOnce(&Bulk) + Send>;
 
 /// Threads that do blocking file calls.
 pub struct IoPool {
@@ -82,118 +83,6 @@ struct Queued {
 impl Queued {
     fn is_first_write(&self) -> bool {
         (self.rank, self.way) == (Rank::First, Way::Write)
-    }
-}
-
-/// The direction of a bulk call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// A read from the device.
-    Read,
-    /// A write to the device.
-    Write,
-}
-
-/// The state that bulk calls share.
-pub struct Bulk {
-    env: Arc<dyn Env>,
-    reads: Mutex<Throttle>,
-    writes: Mutex<Throttle>,
-    /// Only for sleeping: it is never notified.
-    sleep: Arc<dyn Condition>,
-    /// The clients' device calls at the last report, the time when that number last changed, in
-    /// microseconds, and whether a writer waits for a job.
-    calls: AtomicU64,
-    called: AtomicU64,
-    urgent: AtomicBool,
-    /// No limit is ever in force.
-    unlimited: AtomicBool,
-}
-
-impl Bulk {
-    fn new(env: &Arc<dyn Env>) -> Self {
-        Self {
-            env: env.clone(),
-            reads: Mutex::default(),
-            writes: Mutex::default(),
-            sleep: env.condition(Duration::ZERO),
-            calls: AtomicU64::new(0),
-            called: AtomicU64::new(0),
-            urgent: AtomicBool::new(false),
-            unlimited: AtomicBool::new(false),
-        }
-    }
-
-    /// Reports what clients do: the number of their device calls so far, and whether a writer waits
-    /// for a job.
-    pub fn note_clients(&self, calls: u64, urgent: bool) {
-        if self.calls.swap(calls, Ordering::Relaxed) != calls {
-            self.called.store(self.env.now().as_micros() as u64, Ordering::Relaxed);
-        }
-        self.urgent.store(urgent, Ordering::Relaxed);
-    }
-
-    /// Lets bulk calls go as fast as the device takes them, whatever clients do.
-    pub fn set_unlimited(&self) {
-        self.unlimited.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a limit may be in force: clients wait for the device and no writer waits for a job.
-    fn waiting(&self, now: Duration) -> bool {
-        if self.unlimited.load(Ordering::Relaxed) {
-            return false;
-        }
-        let called = Duration::from_micros(self.called.load(Ordering::Relaxed));
-        let stay = !called.is_zero() && now.saturating_sub(called) <= CLIENTS_STAY;
-        stay && !self.urgent.load(Ordering::Relaxed)
-    }
-
-    fn throttle(&self, way: Way) -> &Mutex<Throttle> {
-        match way {
-            Way::Read => &self.reads,
-            Way::Write => &self.writes,
-        }
-    }
-
-    /// The limit in force in one direction, in bytes per second.
-    #[must_use]
-    pub fn limit(&self, way: Way) -> Option<u64> {
-        let limit = self.throttle(way).lock().rate();
-        limit.filter(|_| self.waiting(self.env.now()))
-    }
-
-    /// The number of threads that may do bulk work.
-    fn depth(&self, threads: usize) -> usize {
-        let limited = [Way::Read, Way::Write].iter().any(|way| self.limit(*way).is_some());
-        if limited { 1 } else { threads }
-    }
-
-    /// Makes a call of `len` bytes in pieces, and calls `piece` with the range of each. Blocks.
-    ///
-    /// # Errors
-    /// The first error of a piece. No further piece is made.
-    pub fn call(
-        &self,
-        way: Way,
-        len: usize,
-        mut piece: impl FnMut(Range<usize>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut done = 0;
-        while done < len {
-            let now = self.env.now();
-            let waiting = self.waiting(now);
-            let (bytes, start) = self.throttle(way).lock().begin(now, len - done, waiting);
-            if start > now {
-                self.sleep.wait(self.sleep.epoch(), Some(start));
-            }
-            let before = self.env.now();
-            piece(done..done + bytes)?;
-            let after = self.env.now();
-            let took = after.saturating_sub(before);
-            self.throttle(way).lock().end(after, bytes, took, waiting);
-            done += bytes;
-        }
-        Ok(())
     }
 }
 
@@ -412,10 +301,10 @@ impl Drop for IoPool {
     }
 }
 
-/// Closes the pool when its thread unwinds.
-struct CloseOnUnwind<'a>(&'a Shared);
+/// Closes the pool when its thread unwinds, or the waker's with its work.
+struct CloseOnUnwind(Arc<Shared>);
 
-impl Drop for CloseOnUnwind<'_> {
+impl Drop for CloseOnUnwind {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let queues = {
@@ -432,8 +321,11 @@ impl Drop for CloseOnUnwind<'_> {
 impl Shared {
     /// Starts the thread of a place that was taken.
     fn start(self: &Arc<Self>, place: usize) -> io::Result<()> {
-        let shared = self.clone();
-        let body = move || shared.run(place);
+        let (closing, begun) = (CloseOnUnwind(self.clone()), AtomicBool::new(false));
+        let body = move |thread| {
+            let begins = !begun.swap(true, Ordering::Relaxed);
+            closing.0.run(place, thread, begins)
+        };
         self.crew.start(&format!("vlsm-io-{place}"), self.priority, body).inspect_err(|_| {
             let mut state = self.state.lock();
             state.starting = false;
@@ -441,11 +333,10 @@ impl Shared {
         })
     }
 
-    /// The loop of the thread of place `index`.
-    fn run(self: &Arc<Self>, index: usize) {
-        let _unwinding = CloseOnUnwind(self);
+    /// Makes calls at place `index` until there are none for a while.
+    fn run(self: &Arc<Self>, index: usize, thread: Thread, mut begins: bool) -> Next {
         let wake = &self.wake[index];
-        let (mut bulky, mut first, mut begins) = (false, false, true);
+        let (mut bulky, mut first) = (false, false);
         let mut since = None;
         loop {
             let epoch = wake.epoch();
@@ -454,13 +345,11 @@ impl Shared {
                 let mut state = self.state.lock();
                 let depth = if state.closed { self.wake.len() } else { depth };
                 state.starting &= !std::mem::take(&mut begins);
-                state.bulky -= usize::from(std::mem::take(&mut bulky));
-                state.first -= usize::from(std::mem::take(&mut first));
+                state.end_call(std::mem::take(&mut bulky), std::mem::take(&mut first));
                 let next = state.next(depth, || self.bulk.env.now());
-                let was_idle = state.idle.iter().position(|idle| *idle == index);
                 match next {
                     Some((call, is_bulk)) => {
-                        was_idle.map(|at| state.idle.remove(at));
+                        state.idle.retain(|idle| *idle != index);
                         since = None;
                         // The queue may also hold bulk work that threads left because of a limit
                         // that has ended.
@@ -468,19 +357,13 @@ impl Shared {
                         let other = if more { state.idle.pop() } else { None };
                         Ok((call, is_bulk, other, state.another()))
                     }
-                    None if state.closed => return,
+                    None if state.closed => return Next::End,
                     None => {
                         let now = self.bulk.env.now();
                         let ends = *since.get_or_insert(now) + STAYS;
-                        let others = state.idle.len() - usize::from(was_idle.is_some());
-                        // A write that yields needs the thread that waits until it is due.
-                        if now >= ends && others > 0 && state.impatient().is_none() {
-                            was_idle.map(|at| state.idle.remove(at));
-                            state.free.push(index);
-                            return;
-                        }
-                        if was_idle.is_none() {
-                            state.idle.push(index);
+                        let awaits = || Next::Await(wake.clone(), epoch);
+                        if let Some(next) = state.rest(index, thread, now >= ends, awaits) {
+                            return next;
                         }
                         let stays = (now < ends).then_some(ends);
                         let impatient = state.impatient().filter(|_| state.bulky < depth);
@@ -500,6 +383,10 @@ impl Shared {
                     }
                     (call.work)(&self.bulk);
                     self.done.notify();
+                    if thread == Thread::Lent {
+                        self.state.lock().end_call(bulky, first);
+                        return Next::GoOn;
+                    }
                 }
                 Err(until) => {
                     wake.wait(epoch, until);
@@ -546,6 +433,34 @@ impl State {
         }
         self.bulky += usize::from(call.is_some());
         call.map(|call| (call, true))
+    }
+
+    /// Counts a call as ended: whether it was bulk, and whether it was a first write.
+    fn end_call(&mut self, bulk: bool, first_write: bool) {
+        self.bulky -= usize::from(bulk);
+        self.first -= usize::from(first_write);
+    }
+
+    /// Counts the thread of place `index` as idle. Returns how it goes on without its thread, if it
+    /// has stayed for long enough or its thread is lent.
+    fn rest(
+        &mut self,
+        index: usize,
+        thread: Thread,
+        stayed: bool,
+        awaits: impl FnOnce() -> Next,
+    ) -> Option<Next> {
+        // A write that yields needs a thread that waits until it is due.
+        let needed = self.impatient().is_some();
+        let lent = thread == Thread::Lent;
+        let leaves = (stayed || lent) && !needed;
+        self.idle.retain(|idle| *idle != index);
+        if leaves && !self.idle.is_empty() {
+            self.free.push(index);
+            return Some(Next::End);
+        }
+        self.idle.push(index);
+        if leaves { Some(awaits()) } else { lent.then_some(Next::Retry) }
     }
 
     /// Takes the place of another thread, which is to be started, if none waits for a call.

@@ -19,9 +19,12 @@ pub mod gauge;
 pub mod io;
 pub mod manifest;
 pub mod names;
+#[cfg(unix)]
+mod per_process;
 pub mod record;
 pub mod sst;
 pub mod throttle;
+pub mod waker;
 pub mod wal;
 
 pub use aligned::AlignedBuf;

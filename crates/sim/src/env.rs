@@ -16,6 +16,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use vlsm_disk::Fs;
 use vlsm_disk::env::{Condition, Env, Join, Priority};
+use vlsm_disk::waker::Waker;
 
 /// Real time after which a run counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
@@ -112,6 +113,7 @@ pub struct SimEnv {
     set: Mutex<[Duration; 2]>,
     fs: Arc<dyn Fs>,
     device: Arc<Device>,
+    waker: Arc<Waker>,
 }
 
 impl SimEnv {
@@ -157,15 +159,17 @@ impl SimEnv {
             set: Mutex::default(),
             fs,
             device: device.clone(),
+            waker: Arc::default(),
         });
-        let held = Arc::downgrade(&env);
+        let (held, waker) = (Arc::downgrade(&env), env.waker.clone());
         let result = Arc::new(Mutex::new(None));
         let slot = result.clone();
         let body = Box::new(move || {
             let value = root(env);
             *slot.lock() = Some(value);
         });
-        let report = machine.run(body, config.steps_max, config.power_cut);
+        let ending = || usize::from(waker.is_idle());
+        let report = machine.run(body, config.steps_max, config.power_cut, ending);
         let end = match (report.stop, report.panics.is_empty(), result.lock().take()) {
             (_, false, _) => End::Failed(report.panics.join("\n")),
             (Stop::Deadlock(stacks), ..) => End::Failed(format!("deadlock:\n{stacks}")),
@@ -285,12 +289,17 @@ impl Env for SimEnv {
         Ok(self.start(name, priority, body))
     }
 
+    fn waker(&self) -> Option<Arc<Waker>> {
+        Some(self.waker.clone())
+    }
+
     fn condition(&self, _spin: Duration) -> Arc<dyn Condition> {
         Arc::new(SimCondition {
             id: self.machine.new_condition(),
             machine: self.machine.clone(),
             epoch: AtomicU64::new(0),
-            waiters: Mutex::new(Vec::new()),
+            waiters: Mutex::default(),
+            calls: Mutex::default(),
         })
     }
 
@@ -315,6 +324,15 @@ struct SimCondition {
     id: u32,
     epoch: AtomicU64,
     waiters: Mutex<Vec<(TaskId, u64)>>,
+    /// Calls in the next notification.
+    calls: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl SimCondition {
+    fn call(&self) {
+        let calls = std::mem::take(&mut *self.calls.lock());
+        calls.into_iter().for_each(|call| call());
+    }
 }
 
 impl Condition for SimCondition {
@@ -349,11 +367,13 @@ impl Condition for SimCondition {
         for waiter in waiters {
             self.machine.wake(waiter);
         }
+        self.call();
     }
 
     fn notify_one(&self) {
         self.epoch.fetch_add(1, Ordering::Relaxed);
         self.machine.note(What::Notify, "one", u64::from(self.id));
+        self.call();
         let mut waiters = self.waiters.lock();
         while !waiters.is_empty() {
             let any = self.machine.below(waiters.len() as u64) as usize;
@@ -362,5 +382,13 @@ impl Condition for SimCondition {
                 return;
             }
         }
+    }
+
+    fn on_notify(&self, epoch: u64, call: Box<dyn FnOnce() + Send>) -> bool {
+        let is_new = self.epoch() == epoch;
+        if is_new {
+            self.calls.lock().push(call);
+        }
+        is_new
     }
 }

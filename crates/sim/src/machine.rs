@@ -318,7 +318,14 @@ impl Machine {
     }
 
     /// Runs the root task and all tasks that it starts, until the root ends or no task can run.
-    pub(crate) fn run(self: &Arc<Self>, root: Body, steps_max: u64, cut: PowerCut) -> Report {
+    /// `ending` returns the number of tasks that are about to end and do not count as running.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        root: Body,
+        steps_max: u64,
+        cut: PowerCut,
+        ending: impl FnOnce() -> usize,
+    ) -> Report {
         self.spawn("root", false, root);
         let mut coroutines = Vec::new();
         let stop = loop {
@@ -342,7 +349,7 @@ impl Machine {
             self.resume(next, &mut coroutines);
         };
         self.off.store(true, Ordering::Relaxed);
-        let running = coroutines.iter().filter(|coroutine| coroutine.is_some()).count();
+        let running = coroutines.iter().filter(|coroutine| coroutine.is_some()).count() - ending();
         let abandoned = self.switch_off(coroutines);
         let mut state = self.state.lock();
         Report {

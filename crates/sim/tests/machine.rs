@@ -250,16 +250,18 @@ fn the_end_of_the_machine_passes_through_a_users_code() {
     assert_eq!((asked.load(Ordering::Relaxed), answered.load(Ordering::Relaxed)), (1, 0));
 }
 
-/// The engine's pool for file calls has as many threads as calls that are made at once, and one
-/// after a while without any.
+/// The engine's pool for file calls has as many threads as calls that are made at once. After a
+/// while without any it has none, and one thread waits for all pools.
 #[test]
 fn threads_for_file_calls_come_and_go() {
     for seed in 0..100 {
         let outcome = SimEnv::run(&SimConfig::new(seed), &disk(), |env| {
             let engines: Arc<dyn Env> = env.clone();
-            let done = env.condition(Duration::ZERO);
-            let pool = IoPool::new(&engines, 4, Priority::Normal, done).expect("started");
-            for _ in 0..3 {
+            let pools = [(); 2].map(|()| {
+                let done = env.condition(Duration::ZERO);
+                IoPool::new(&engines, 4, Priority::Normal, done).expect("started")
+            });
+            for pool in pools.iter().cycle().take(6) {
                 let stile = Turnstile::new(&env);
                 let call = || {
                     let stile = stile.clone();
@@ -274,24 +276,75 @@ fn threads_for_file_calls_come_and_go() {
                 env.sleep(Duration::from_secs(10));
             }
             // Its threads are counted when the root task has returned.
-            std::mem::forget(pool);
+            std::mem::forget(pools);
         });
         assert_eq!(outcome.running, 1, "seed {seed}");
         outcome.expect("each call finds a thread");
     }
 }
 
-/// Without more threads the one that there is makes all calls.
+/// After the last pool no thread waits for notifications.
+#[test]
+fn the_waker_ends_after_the_last_pool() {
+    for seed in 0..50 {
+        let outcome = SimEnv::run(&SimConfig::new(seed), &disk(), |env| {
+            let engines: Arc<dyn Env> = env.clone();
+            for _ in 0..2 {
+                let done = env.condition(Duration::ZERO);
+                let pool = IoPool::new(&engines, 4, Priority::Normal, done).expect("started");
+                env.sleep(Duration::from_secs(10));
+                pool.wait(&pool.submit(|| Ok(()))).expect("made");
+                drop(pool);
+                env.sleep(Duration::from_secs(10));
+            }
+        });
+        assert_eq!((outcome.running, outcome.leaked), (0, false), "seed {seed}");
+        outcome.expect("ends");
+    }
+}
+
+/// A machine that loses power while a pool has no thread keeps nothing of it, not even a call that
+/// was submitted just before and holds the pool.
+#[test]
+fn a_crash_drops_work_without_a_thread() {
+    for seed in 0..100 {
+        let mut config = SimConfig::new(seed);
+        config.device.crash_point = Some(0);
+        let outcome = SimEnv::run(&config, &disk(), move |env| {
+            let engines: Arc<dyn Env> = env.clone();
+            let done = env.condition(Duration::ZERO);
+            let pool = IoPool::new(&engines, 4, Priority::Normal, done).expect("started");
+            let pool = Arc::new(pool);
+            env.sleep(Duration::from_secs(10));
+            if seed % 2 == 0 {
+                let held = pool.clone();
+                pool.submit(move || {
+                    drop(held);
+                    Ok(())
+                });
+            }
+            let _ = env.fs().remove(Path::new("/d/a"));
+        });
+        assert!(matches!(outcome.end, End::Crashed), "{:?}", outcome.end);
+        assert_eq!((outcome.abandoned, outcome.leaked), (0, false), "seed {seed}");
+    }
+}
+
+/// Without more threads the one that there is makes all calls: its own, or, after a while without
+/// calls, the one that waits for all pools.
 #[test]
 fn a_pool_that_gets_no_more_threads_goes_on() {
-    for seed in 0..20 {
+    for seed in 0..40 {
+        let idle = seed % 2;
         let mut config = SimConfig::new(seed);
-        let fault = Fault { kind: Kind::NoThread, name: None, suffix: "", nth: 1, times: u64::MAX };
+        let nth = 1 + idle;
+        let fault = Fault { kind: Kind::NoThread, name: None, suffix: "", nth, times: u64::MAX };
         config.device.faults = vec![fault];
-        let outcome = SimEnv::run(&config, &disk(), |env| {
+        let outcome = SimEnv::run(&config, &disk(), move |env| {
             let engines: Arc<dyn Env> = env.clone();
             let done = env.condition(Duration::ZERO);
             let pool = IoPool::new(&engines, 4, Priority::Normal, done).expect("the first one");
+            env.sleep(Duration::from_secs(10 * idle));
             let calls: Vec<_> = (0..20_u64).map(|number| pool.submit(move || Ok(number))).collect();
             calls.iter().map(|call| pool.wait(call).expect("made")).sum::<u64>()
         });

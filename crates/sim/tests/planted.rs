@@ -116,7 +116,7 @@ const FIRST: &[(&str, &[Bug])] = &[
         &[Bug::FailedAppendForgotten, Bug::FailedSyncRetried, Bug::FailedEditForgotten],
     ),
     ("stories of readers beside the clients", &[Bug::LaterUnread]),
-    ("random operations against the oracle", &[Bug::ClockFalls]),
+    ("random operations against the oracle", &[Bug::ClockFalls, Bug::DormantForgotten]),
     (
         "stories of hot keys",
         &[Bug::CopyUnlocked, Bug::CopyUnsynced, Bug::PassingErrorLatches, Bug::LinkedWalReused],

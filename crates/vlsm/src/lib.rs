@@ -127,6 +127,7 @@ pub mod env {
     pub use vlsm_disk::env::{Condition, Env, Join, Priority};
     pub use vlsm_disk::env_real::RealEnv;
     pub use vlsm_disk::fs::{File, Fs, Lock, OpenOptions};
+    pub use vlsm_disk::waker::Waker;
 }
 
 /// The types of the fields of [`PolicyOptions`]: the sizes of a tree, and the options of each

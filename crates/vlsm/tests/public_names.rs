@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use vlsm::env::{Condition, File, Fs, Join, Lock, OpenOptions, Priority, RealEnv};
+use vlsm::env::{Condition, File, Fs, Join, Lock, OpenOptions, Priority, RealEnv, Waker};
 use vlsm::policy::{
     AdmissionOptions, AdocOptions, AutoTunedOptions, Burst, CruiseOptions, Delay, DlcOptions,
     First, FixedOptions, FlsmOptions, GearOptions, GradualOptions, High, L1Limit, Limits,
@@ -62,6 +62,9 @@ impl Env for Counting {
     }
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
         self.machine.condition(spin)
+    }
+    fn waker(&self) -> Option<Arc<Waker>> {
+        self.machine.waker()
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::env_real::RealEnv;
+use std::sync::atomic::AtomicU64;
 
 #[test]
 fn results_errors_and_panics_come_back() {

@@ -7,10 +7,11 @@
 //! a writer waits for a memtable, any job. A niced worker takes a flush only while the flusher
 //! steps another job, because its step may take a tenth of a second beside busy clients.
 //!
-//! The flusher always runs. There are as many niced workers as jobs, up to the number of the
-//! options: a tick that grants jobs starts those that are missing, and a worker that found no step
-//! for three seconds ends if there are more workers than jobs. If the system starts no thread, the
-//! workers that run do the work; if there is no niced one, the flusher takes any job.
+//! There is always a flusher; while it waits for nothing but the next signal, it has no thread
+//! (`vlsm_disk::waker`). There are as many niced workers as jobs, up to the number of the options:
+//! a tick that grants jobs starts those that are missing, and a worker that found no step for three
+//! seconds ends if there are more workers than jobs. If the system starts no thread, the workers
+//! that run do the work; if there is no niced one, the flusher takes any job.
 //!
 //! Between steps a job is in its slot, so any worker may continue it; a paused job stays there.
 //! Order: jobs that free memory, then L0, then the levels from the top; within a class first come,
@@ -30,8 +31,9 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Change, Error, JobId, Micros, Place, Table, TreeId, VersionEdit};
 use vlsm_disk::Rank;
-use vlsm_disk::crew::STAYS;
+use vlsm_disk::crew::{Next, STAYS};
 use vlsm_disk::env::Priority;
+use vlsm_disk::waker::Thread;
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Candidate, Class, Overlap};
 
@@ -56,7 +58,7 @@ impl Control {
 
     fn start_worker(self: &Arc<Self>, name: &str, priority: Priority) -> io::Result<()> {
         let control = self.clone();
-        self.crew.start(name, priority, move || control.work(priority))
+        self.crew.start(name, priority, move |thread| control.work(priority, thread))
     }
 
     /// Starts the niced workers that are missing for the running jobs.
@@ -73,13 +75,13 @@ impl Control {
 
     /// The main loop of a worker. A panic outside a job latches the store and ends the worker;
     /// nothing is granted any more, and the workers that are left end the jobs.
-    fn work(self: &Arc<Self>, priority: Priority) {
+    fn work(self: &Arc<Self>, priority: Priority, thread: Thread) -> Next {
         let mut stepped = self.shared.env.now();
         while !self.shared.channel.stopping() {
-            let round = || self.work_once(priority, &mut stepped);
+            let round = || self.work_once(priority, thread, &mut stepped);
             match catch_unwind(AssertUnwindSafe(round)) {
-                Ok(true) => {}
-                Ok(false) => return,
+                Ok(None) => {}
+                Ok(Some(next)) => return next,
                 Err(_) => {
                     if priority == Priority::Background {
                         self.state.lock().staff -= 1;
@@ -87,15 +89,21 @@ impl Control {
                     self.shared.latch(Error::Internal("a worker panicked between jobs".into()));
                     let events = self.shared.events.clone();
                     self.shared.in_background(move || events.write_log());
-                    return;
+                    return Next::End;
                 }
             }
         }
+        Next::End
     }
 
     /// Decides, steps one job, or sleeps. `stepped` is the time of the worker's last step. Returns
-    /// false if the worker is to end, because it is not needed any more.
-    fn work_once(self: &Arc<Self>, priority: Priority, stepped: &mut Duration) -> bool {
+    /// how the worker goes on if not at once: it may end, or do without a thread.
+    fn work_once(
+        self: &Arc<Self>,
+        priority: Priority,
+        thread: Thread,
+        stepped: &mut Duration,
+    ) -> Option<Next> {
         let epoch = self.shared.channel.work().epoch();
         let look = self.look_in_time();
         let publish = self.publish_in_time();
@@ -120,6 +128,9 @@ impl Control {
                     self.shared.channel.wake();
                 }
                 *stepped = self.shared.env.now();
+                if thread == Thread::Lent {
+                    return Some(Next::GoOn);
+                }
             }
             Err(paced) => {
                 let (is_niced, now) = (priority == Priority::Background, self.shared.env.now());
@@ -127,7 +138,7 @@ impl Control {
                 if is_niced && stayed && self.state.lock().dismiss() {
                     // Another worker takes over what this one was woken for.
                     self.shared.channel.wake();
-                    return false;
+                    return Some(Next::End);
                 }
                 let unready = self.mark_unready();
                 let unready = unready.then(|| self.shared.env.now() + UNREADY_RETRY);
@@ -143,12 +154,19 @@ impl Control {
                 let until = [unready, look, publish, self.reader.take_back(), again, paced, ends];
                 let until = until.into_iter().flatten().min();
                 self.chores();
-                if !self.shared.channel.stopping() {
-                    self.shared.channel.work().wait(epoch, until);
+                if self.shared.channel.stopping() {
+                    return None;
                 }
+                let work = self.shared.channel.work();
+                match (thread, until) {
+                    (Thread::Lent, Some(_)) => return Some(Next::Retry),
+                    (Thread::Own, None) if !stayed => work.wait(epoch, Some(*stepped + STAYS)),
+                    (_, None) => return Some(Next::Await(work.clone(), epoch)),
+                    (Thread::Own, Some(_)) => work.wait(epoch, until),
+                };
             }
         }
-        true
+        None
     }
 
     /// Emits the events of rotations, outside the sequencing step in which they happened.

@@ -22,7 +22,7 @@ pub const LOG_BYTES_MAX: u64 = 4 << 20;
 /// Lines kept in memory until they are written.
 const LINES_MAX: usize = 10_000;
 
-/// Receives every event, on the thread that emits it. It must return quickly and must not call the
+/// Receives every event, on the thread that emits it. It must return quickly and must not call a
 /// store. A listener that panics gets no further events. The LOG records the panic, and
 /// [`Stats::callback_panics`](crate::Stats::callback_panics) counts it.
 pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;

@@ -8,6 +8,7 @@ use vlsm::Env;
 use vlsm_disk::env::{Condition, Join, Priority};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::Fs;
+use vlsm_disk::waker::Waker;
 
 type Hook<R> = Box<dyn Fn(&RealEnv) -> R + Send + Sync>;
 
@@ -55,6 +56,9 @@ impl Env for Altered {
     ) -> io::Result<Box<dyn Join>> {
         (self.may_start)(&self.real)?;
         self.real.spawn(name, priority, body)
+    }
+    fn waker(&self) -> Option<Arc<Waker>> {
+        self.real.waker()
     }
     fn condition(&self, spin: Duration) -> Arc<dyn Condition> {
         self.real.condition(spin)

@@ -4,14 +4,15 @@
 //! The thread is there while anything is watched. It sleeps in the kernel until a watched folder
 //! has an event, so nothing wakes it while nothing happens.
 //!
-//! A forked process has none of its parent's threads, shares the parent's instance, and its locks
-//! stay as they were at the fork. So each process has a state of its own, found by its process id.
+//! A forked process has none of its parent's threads, and shares the parent's instance. So each
+//! process has a state of its own.
 //!
 //! Threads and locks: the lock is held for the calls that add and remove a folder, which do not
 //! block, and never while a callback runs. The thread ends, with the instance, when it finds
 //! nothing watched; the end of a folder's watch is an event, too.
 
 use crate::fs::{Changed, Watch};
+use crate::per_process::PerProcess;
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify::{self, CreateFlags, Reader, WatchFlags};
@@ -21,36 +22,13 @@ use std::ffi::{OsStr, OsString};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Room for some events: a name has at most 255 bytes.
 const EVENTS_LEN: usize = 4096;
 
-/// The process that watched first. The others are behind it, in the order of their forks.
-static FIRST: OnceLock<Process> = OnceLock::new();
-
-/// The state of one process.
-struct Process {
-    number: u32,
-    watches: Mutex<Watches>,
-    /// The state of a process that this one forked and that watches, too.
-    forked: OnceLock<Box<Process>>,
-}
-
-impl Process {
-    fn new(number: u32) -> Self {
-        Self { number, watches: Mutex::default(), forked: OnceLock::new() }
-    }
-
-    /// The state of the process with this number, which is this process.
-    fn of(number: u32) -> &'static Self {
-        let mut process = FIRST.get_or_init(|| Self::new(number));
-        while process.number != number {
-            process = process.forked.get_or_init(|| Box::new(Self::new(number)));
-        }
-        process
-    }
-}
+/// The watches of each process.
+static WATCHES: PerProcess<Mutex<Watches>> = PerProcess::new();
 
 #[derive(Default)]
 struct Watches {
@@ -69,7 +47,7 @@ struct Watched {
 
 /// Ends the watch when it is dropped.
 struct Guard {
-    process: &'static Process,
+    process: u32,
     folder: i32,
     id: u64,
 }
@@ -77,11 +55,12 @@ struct Guard {
 /// Watches a file. None if the system refuses: it has limits for watches and instances.
 pub fn watch(path: &Path, changed: Changed) -> Option<Watch> {
     let (parent, name) = (path.parent()?, path.file_name()?.to_owned());
-    let process = Process::of(std::process::id());
-    let mut watches = process.watches.lock();
+    let process = std::process::id();
+    let all = WATCHES.of(process);
+    let mut watches = all.lock();
     let inotify = match &watches.inotify {
         Some(inotify) => inotify.clone(),
-        None => watches.begin(process)?,
+        None => watches.begin(all)?,
     };
     let events = WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
     // If this fails nothing was added, and a thread that has nothing to do waits for the next one.
@@ -94,11 +73,11 @@ pub fn watch(path: &Path, changed: Changed) -> Option<Watch> {
 
 impl Watches {
     /// Begins to watch, with a thread.
-    fn begin(&mut self, process: &'static Process) -> Option<Arc<OwnedFd>> {
+    fn begin(&mut self, all: &'static Mutex<Self>) -> Option<Arc<OwnedFd>> {
         let inotify = Arc::new(inotify::init(CreateFlags::CLOEXEC).ok()?);
         let own = inotify.clone();
         let thread = std::thread::Builder::new().name("vlsm-watch".into());
-        thread.spawn(move || serve(process, &own)).ok()?;
+        thread.spawn(move || serve(all, &own)).ok()?;
         self.inotify = Some(inotify.clone());
         Some(inotify)
     }
@@ -115,10 +94,10 @@ impl Watches {
 impl Drop for Guard {
     fn drop(&mut self) {
         // Only the parent ends its watches.
-        if self.process.number != std::process::id() {
+        if self.process != std::process::id() {
             return;
         }
-        let mut watches = self.process.watches.lock();
+        let mut watches = WATCHES.of(self.process).lock();
         let Watches { inotify, folders, .. } = &mut *watches;
         let Some(files) = folders.get_mut(&self.folder) else { return };
         files.retain(|file| file.id != self.id);
@@ -131,42 +110,28 @@ impl Drop for Guard {
 }
 
 /// Calls back until nothing is watched.
-fn serve(process: &Process, inotify: &OwnedFd) {
+fn serve(watches: &Mutex<Watches>, inotify: &OwnedFd) {
     let mut buffer = [MaybeUninit::uninit(); EVENTS_LEN];
     let mut events = Reader::new(inotify, &mut buffer);
     loop {
         let called = match events.next() {
             Ok(event) => {
                 let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
-                process.watches.lock().of(event.wd(), name)
+                watches.lock().of(event.wd(), name)
             }
             Err(Errno::INTR) => continue,
             // No such error is known. It would end all watches.
             Err(_) => {
-                process.watches.lock().folders.clear();
+                watches.lock().folders.clear();
                 Vec::new()
             }
         };
         called.iter().for_each(|changed| changed());
         drop(called);
-        let mut watches = process.watches.lock();
+        let mut watches = watches.lock();
         if watches.folders.is_empty() {
             watches.inotify = None;
             return;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_forked_process_does_not_wait_for_its_parents_lock() {
-        let parent = Process::of(1);
-        let _held = parent.watches.lock();
-        let child = Process::of(2);
-        assert!(child.watches.try_lock().is_some() && child.number == 2);
-        assert!(std::ptr::eq(child, Process::of(2)));
     }
 }
