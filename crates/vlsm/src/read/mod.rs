@@ -34,8 +34,8 @@ pub(crate) struct Reader {
     tables: Arc<TableCache>,
     snapshots: Arc<Snapshots>,
     pins: Pins,
-    /// The number of pool threads that take part in reads of several keys, including queued ones.
-    helpers: Arc<AtomicUsize>,
+    /// The pool threads that may take part in the rounds under way.
+    helpers: AtomicUsize,
 }
 
 impl Reader {
@@ -51,7 +51,7 @@ impl Reader {
             tables: tables.clone(),
             snapshots: snapshots.clone(),
             pins: Pins::default(),
-            helpers: Arc::default(),
+            helpers: AtomicUsize::new(0),
         }
     }
 

@@ -135,24 +135,26 @@ impl Drop for Made<'_> {
     }
 }
 
-/// A pool thread that takes part in a round, counted from its submission on.
-struct Helper {
-    fetch: Arc<Fetch>,
-    all: Arc<AtomicUsize>,
+/// The pool's threads that may take part in a round, counted until its end. One that comes later
+/// finds nothing to read.
+struct Helpers<'a> {
+    all: &'a AtomicUsize,
+    count: usize,
 }
 
-impl Helper {
-    /// Another helper, if there are fewer than `most`.
-    fn new(fetch: &Arc<Fetch>, all: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let more = |count| (count < most).then_some(count + 1);
-        all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self { fetch: fetch.clone(), all: all.clone() })
+impl<'a> Helpers<'a> {
+    /// As many helpers as are wanted, while all rounds together have at most `most`.
+    fn take(all: &'a AtomicUsize, wanted: usize, most: usize) -> Self {
+        let more = |taken| wanted.min(most.saturating_sub(taken));
+        let take = |taken| Some(taken + more(taken));
+        let taken = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        Self { all, count: taken.map_or(0, more) }
     }
 }
 
-impl Drop for Helper {
+impl Drop for Helpers<'_> {
     fn drop(&mut self) {
-        self.all.fetch_sub(1, Ordering::Relaxed);
+        self.all.fetch_sub(self.count, Ordering::Relaxed);
     }
 }
 
@@ -297,16 +299,17 @@ impl Reader {
             tables: self.tables.clone(),
         });
         let most = (self.shared.options.io_threads - 1).max(1);
-        for _ in 1..count {
-            let Some(helper) = Helper::new(&fetch, &self.helpers, most) else { break };
-            let read = move || {
-                helper.fetch.run();
+        let helpers = Helpers::take(&self.helpers, count - 1, most);
+        for _ in 0..helpers.count {
+            let fetch = fetch.clone();
+            drop(self.shared.io.submit(move || {
+                fetch.run();
                 Ok(())
-            };
-            drop(self.shared.io.submit(read));
+            }));
         }
         fetch.run();
         fetch.wait();
+        drop(helpers);
         for (missing, fetched) in fetch.missing.iter().zip(&fetch.fetched) {
             match (missing.place(), fetched.lock().take()) {
                 (Place::Reader(file), Some(Fetched::Reader(reader))) => {
