@@ -2,7 +2,7 @@
 //!
 //! A thread that has nothing to do until a condition is notified costs memory and a place among the
 //! threads that the system allows. With a waker it ends instead:
-//! 1. It leaves its work as [`Dormant`], with the condition and its epoch ([`Waker::suspend`]).
+//! 1. It leaves its work as `Dormant`, with the condition and its epoch (`Waker::suspend`).
 //! 2. The next notification of the condition hands the work to the waker's thread. The caller of
 //!    the notification may hold a lock, so it starts no thread itself.
 //! 3. The waker's thread starts a thread, which continues the work.
