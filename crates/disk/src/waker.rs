@@ -13,8 +13,9 @@
 //!
 //! Threads and locks: the waker's thread is started for the first dormant work, and ends after the
 //! last. The lock is held for a few instructions, and never while a thread is started or work runs.
-//! Threads inherit what their starter has, as its processors (on Linux also its nice value), so
-//! those of a store that was idle have what the first idle store's threads had.
+//! A thread inherits its processors, and on Linux its nice value, from the thread that starts it.
+//! So the threads of a store that was idle have those of the thread that started the waker, which
+//! may be another store's.
 //!
 //! Invariant: while there is dormant or ready work, the thread runs. A thread that unwinds (a
 //! simulated machine lost power) drops all of it, because nobody would continue it.
