@@ -95,9 +95,10 @@ impl Member {
                     if self.suspend(&*condition, epoch) {
                         return Left::Done;
                     }
-                    if thread == Thread::Own {
-                        condition.wait(epoch, None);
+                    if thread == Thread::Lent {
+                        return Left::Soon;
                     }
+                    condition.wait(epoch, None);
                 }
             }
         }

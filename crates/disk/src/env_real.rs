@@ -212,8 +212,10 @@ impl<S: Sleepers> EventCount<S> {
 
     /// Makes the calls of a notification.
     fn call(&self) {
-        let calls = std::mem::take(&mut *self.calls.lock());
+        let mut held = self.calls.lock();
+        let calls = std::mem::take(&mut *held);
         self.count.fetch_sub(calls.len() as u32 * CALL, Ordering::SeqCst);
+        drop(held);
         calls.into_iter().for_each(|call| call());
     }
 }

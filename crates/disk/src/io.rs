@@ -365,9 +365,10 @@ impl Shared {
                         if let Some(next) = state.rest(index, thread, now >= ends, awaits) {
                             return next;
                         }
-                        let stays = (now < ends).then_some(ends);
+                        // One that is needed now may not be so later.
+                        let stays = if now < ends { ends } else { now + STAYS };
                         let impatient = state.impatient().filter(|_| state.bulky < depth);
-                        Err([stays, impatient].into_iter().flatten().min())
+                        Err(impatient.map_or(stays, |due| due.min(stays)))
                     }
                 }
             };
@@ -389,7 +390,7 @@ impl Shared {
                     }
                 }
                 Err(until) => {
-                    wake.wait(epoch, until);
+                    wake.wait(epoch, Some(until));
                 }
             }
         }

@@ -8,8 +8,9 @@
 //! 3. The waker's thread starts a thread, which continues the work.
 //!
 //! If the system starts no thread, the waker's own thread does the work, one step after the other,
-//! as far as that is possible without waiting ([`Thread::Lent`]). Before each step it asks the
-//! system again. So a callback of one store must not wait for another store either.
+//! as far as that is possible without waiting for other work ([`Thread::Lent`]); file calls and
+//! their pace it does wait for. Before each step it asks the system again. So a callback of one
+//! store must not wait for another store either.
 //!
 //! Threads and locks: the waker's thread is started for the first dormant work, and ends after the
 //! last. The lock is held for a few instructions, and never while a thread is started or work runs.
@@ -76,6 +77,8 @@ struct State {
     next: u64,
     /// Work whose condition was notified.
     ready: VecDeque<Dormant>,
+    /// Whether the thread has work in hand, which is in neither list.
+    busy: bool,
     serving: Serving,
 }
 
@@ -119,7 +122,7 @@ impl Waker {
     pub fn is_idle(&self) -> bool {
         let state = self.state.lock();
         let none = state.dormant.is_empty() && state.ready.is_empty();
-        none && matches!(state.serving, Serving::Yes(_))
+        none && !state.busy && matches!(state.serving, Serving::Yes(_))
     }
 
     /// Keeps the work under a number. None if the waker's thread cannot be started.
@@ -173,18 +176,26 @@ impl Waker {
     /// The loop of the waker's thread.
     fn serve(&self, wake: &dyn Condition) {
         let _unwinding = ForgetOnUnwind(self);
+        // How many in turn had to wait for a time.
+        let mut vain = 0;
         loop {
             let epoch = wake.epoch();
             let mut state = self.state.lock();
             if let Some(work) = state.ready.pop_front() {
-                let alone = state.ready.is_empty();
+                state.busy = true;
                 drop(state);
-                match go_on(&work) {
-                    Left::Done => continue,
-                    Left::Soon if alone => pause(&*work.env),
-                    Left::GoOn | Left::Soon => {}
+                let left = go_on(&work);
+                vain = if left == Left::Soon { vain + 1 } else { 0 };
+                let mut state = self.state.lock();
+                state.busy = false;
+                if left != Left::Done {
+                    state.ready.push_back(work.clone());
                 }
-                self.state.lock().ready.push_back(work);
+                if vain >= state.ready.len() && vain > 0 {
+                    drop(state);
+                    pause(&*work.env);
+                    vain = 0;
+                }
                 continue;
             }
             // One that starts this thread is about to leave work here.

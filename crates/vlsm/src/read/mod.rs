@@ -34,8 +34,8 @@ pub(crate) struct Reader {
     tables: Arc<TableCache>,
     snapshots: Arc<Snapshots>,
     pins: Pins,
-    /// The pool threads that may take part in the rounds under way.
-    helpers: AtomicUsize,
+    /// The pool threads that take part in reads of several keys, or are going to.
+    helpers: Arc<AtomicUsize>,
 }
 
 impl Reader {
@@ -51,7 +51,7 @@ impl Reader {
             tables: tables.clone(),
             snapshots: snapshots.clone(),
             pins: Pins::default(),
-            helpers: AtomicUsize::new(0),
+            helpers: Arc::default(),
         }
     }
 

@@ -14,8 +14,9 @@
 //! ([`Reader::find`]). A call keeps at most 64 readers and 4 MB of blocks, and one more block.
 //!
 //! Threads and locks: the caller takes part in the reading, so it never waits for a busy pool, only
-//! for reads that have begun. All calls together leave one of the pool's threads to jobs. If a pool
-//! thread joins a round only after its end, the round holds no data.
+//! for reads that have begun. All calls together leave one of the pool's threads to jobs. A pool
+//! thread that joins a round after its end reads nothing; until then it counts as a helper, so a
+//! busy pool's queue does not grow.
 
 use crate::read::Reader;
 use crate::read::get::Newest;
@@ -120,6 +121,8 @@ struct Fetch {
     /// The index of the next item to read, and the number of items that are not read yet.
     next: AtomicUsize,
     left: AtomicUsize,
+    /// The number of helpers that have begun, and [`OVER`] after the end of the round.
+    joined: AtomicUsize,
     done: Arc<dyn Condition>,
     tables: Arc<TableCache>,
 }
@@ -135,26 +138,40 @@ impl Drop for Made<'_> {
     }
 }
 
-/// The pool's threads that may take part in a round, counted until its end. One that comes later
-/// finds nothing to read.
-struct Helpers<'a> {
-    all: &'a AtomicUsize,
-    count: usize,
+/// Marks the end of a round in [`Fetch::joined`].
+const OVER: usize = 1 << 30;
+
+/// A pool thread that may take part in a round. It counts until the end of the round, or until it
+/// has begun if that is later.
+struct Helper {
+    fetch: Arc<Fetch>,
+    all: Arc<AtomicUsize>,
 }
 
-impl<'a> Helpers<'a> {
-    /// As many helpers as are wanted, while all rounds together have at most `most`.
-    fn take(all: &'a AtomicUsize, wanted: usize, most: usize) -> Self {
-        let more = |taken| wanted.min(most.saturating_sub(taken));
-        let take = |taken| Some(taken + more(taken));
-        let taken = all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        Self { all, count: taken.map_or(0, more) }
+impl Helper {
+    /// Another helper, if there are fewer than `most`.
+    fn new(fetch: &Arc<Fetch>, all: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let more = |count| (count < most).then_some(count + 1);
+        all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Self { fetch: fetch.clone(), all: all.clone() })
+    }
+
+    fn help(&self) {
+        if self.fetch.joined.fetch_add(1, Ordering::AcqRel) < OVER {
+            self.fetch.run();
+        } else {
+            self.all.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
-impl Drop for Helpers<'_> {
+/// Ends a round: its helpers do not count any more.
+struct Ends<'a>(&'a Fetch, &'a AtomicUsize);
+
+impl Drop for Ends<'_> {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.count, Ordering::Relaxed);
+        let joined = self.0.joined.fetch_add(OVER, Ordering::AcqRel);
+        self.1.fetch_sub(joined, Ordering::Relaxed);
     }
 }
 
@@ -295,21 +312,22 @@ impl Reader {
             fetched: (0..count).map(|_| Mutex::new(None)).collect(),
             next: AtomicUsize::new(0),
             left: AtomicUsize::new(count),
+            joined: AtomicUsize::new(0),
             done: self.shared.env.condition(Duration::ZERO),
             tables: self.tables.clone(),
         });
         let most = (self.shared.options.io_threads - 1).max(1);
-        let helpers = Helpers::take(&self.helpers, count - 1, most);
-        for _ in 0..helpers.count {
-            let fetch = fetch.clone();
+        let ends = Ends(&fetch, &self.helpers);
+        for _ in 1..count {
+            let Some(helper) = Helper::new(&fetch, &self.helpers, most) else { break };
             drop(self.shared.io.submit(move || {
-                fetch.run();
+                helper.help();
                 Ok(())
             }));
         }
         fetch.run();
         fetch.wait();
-        drop(helpers);
+        drop(ends);
         for (missing, fetched) in fetch.missing.iter().zip(&fetch.fetched) {
             match (missing.place(), fetched.lock().take()) {
                 (Place::Reader(file), Some(Fetched::Reader(reader))) => {
