@@ -19,7 +19,7 @@ use std::time::Duration;
 /// A thread without work ends after this time.
 pub const STAYS: Duration = Duration::from_secs(3);
 
-/// What a member does after its body has returned.
+/// How a member goes on when its body has returned.
 pub enum Next {
     /// It ends.
     End,

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use vlsm::{Db, KeyspaceOptions, MergeOperator};
 use vlsm_disk::IoPool;
+use vlsm_disk::crew::{Crew, Next};
 use vlsm_disk::env::{Condition, Env, Priority};
 use vlsm_disk::fs::OpenOptions;
+use vlsm_disk::waker::Thread;
 use vlsm_sim::device::{Fault, Kind};
 use vlsm_sim::disk::Disk;
 use vlsm_sim::{End, SimConfig, SimEnv};
@@ -327,6 +329,37 @@ fn a_crash_drops_work_without_a_thread() {
         });
         assert!(matches!(outcome.end, End::Crashed), "{:?}", outcome.end);
         assert_eq!((outcome.abandoned, outcome.leaked), (0, false), "seed {seed}");
+    }
+}
+
+/// Bodies that wait for a time on the lent thread leave the processor: otherwise it would ask for
+/// threads again and again, and no time would pass.
+#[test]
+fn a_lent_thread_pauses_when_all_its_work_waits() {
+    for seed in 0..20 {
+        let mut config = SimConfig::new(seed);
+        config.steps_max = 20_000;
+        // Two threads, and the one that waits for both.
+        let fault = Fault { kind: Kind::NoThread, name: None, suffix: "", nth: 3, times: u64::MAX };
+        config.device.faults = vec![fault];
+        let outcome = SimEnv::run(&config, &disk(), |env| {
+            let engines: Arc<dyn Env> = env.clone();
+            let (crew, wake) = (Crew::new(&engines), env.condition(Duration::ZERO));
+            let until = env.now() + Duration::from_secs(2);
+            for _ in 0..2 {
+                let (clock, awaited) = (env.clone(), wake.clone());
+                let body = move |thread| match thread {
+                    Thread::Own => Next::Await(awaited.clone(), 0),
+                    Thread::Lent if clock.now() < until => Next::Retry,
+                    Thread::Lent => Next::End,
+                };
+                crew.start("waits", Priority::Normal, body).expect("started");
+            }
+            env.sleep(Duration::from_secs(1));
+            wake.notify();
+            crew.join()
+        });
+        assert!(outcome.expect("ends"), "seed {seed}");
     }
 }
 
