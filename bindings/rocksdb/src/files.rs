@@ -87,8 +87,7 @@ unsafe fn ingest(
 
 /// Whether a name is that of a file that a store makes in its folder.
 fn is_ours(name: &str) -> bool {
-    let is_number =
-        |text: &str| text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |text: &str| text.len() >= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
     let numbered = |suffix| name.strip_suffix(suffix).is_some_and(is_number);
     let values = name.strip_suffix(".values").and_then(|name| name.split_once('-'));
     ["LOCK", "CURRENT", "CURRENT.tmp", "LOG", "LOG.old", "LOG.rocksdb"].contains(&name)
