@@ -55,6 +55,11 @@ pub trait Cursor {
     /// Moves to the last entry.
     fn seek_last(&mut self) -> Result<()>;
 
+    /// Prepares a seek to `key`, which is the next move: fetches memory that the seek will look at,
+    /// into the processor's cache. Until then the position is not defined. A merge lets all its
+    /// sources do this before any of them seeks. Does nothing by default.
+    fn approach(&mut self, _key: &[u8]) {}
+
     /// Moves to the first entry at or after `(key, trailer)` in tree order.
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()>;
 
@@ -92,6 +97,9 @@ impl<C: Cursor + ?Sized> Cursor for Box<C> {
     }
     fn seek_last(&mut self) -> Result<()> {
         (**self).seek_last()
+    }
+    fn approach(&mut self, key: &[u8]) {
+        (**self).approach(key);
     }
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
         (**self).seek(key, trailer)

@@ -176,6 +176,17 @@ pub fn compare(a_key: &[u8], a: Trailer, b_key: &[u8], b: Trailer) -> Ordering {
     a_key.cmp(b_key).then_with(|| b.0.cmp(&a.0))
 }
 
+/// Whether two keys are the same. Those of neighbours usually differ in their last bytes, so these
+/// are compared first.
+#[must_use]
+#[inline]
+pub fn is_same(a: &[u8], b: &[u8]) -> bool {
+    match (a.last_chunk::<8>(), b.last_chunk::<8>()) {
+        (Some(a_end), Some(b_end)) if a_end != b_end => false,
+        _ => a == b,
+    }
+}
+
 /// The first eight bytes of a key as a big-endian number, short keys padded with zeros.
 ///
 /// `prefix(a) < prefix(b)` implies `a < b`; equal prefixes decide nothing.
@@ -190,6 +201,23 @@ pub fn prefix(key: &[u8]) -> u64 {
             u64::from_be_bytes(head)
         }
     }
+}
+
+/// As [`prefix`], of sixteen bytes.
+#[must_use]
+#[inline]
+pub fn long_prefix(key: &[u8]) -> u128 {
+    match key.first_chunk::<16>() {
+        Some(head) => u128::from_be_bytes(*head),
+        None => short_prefix(key),
+    }
+}
+
+/// The same for keys of less than sixteen bytes.
+fn short_prefix(key: &[u8]) -> u128 {
+    let mut head = [0; 16];
+    head[..key.len()].copy_from_slice(key);
+    u128::from_be_bytes(head)
 }
 
 /// Refuses keys and values that the formats cannot hold.
@@ -228,9 +256,32 @@ mod tests {
 
     #[test]
     fn prefixes_never_contradict_the_order_of_keys() {
-        let keys: [&[u8]; 7] = [b"", b"\0", b"a", b"a\0", b"abcdefgh", b"abcdefghi", b"b"];
+        let keys: [&[u8]; 10] = [
+            b"",
+            b"\0",
+            b"a",
+            b"a\0",
+            b"abcdefgh",
+            b"abcdefghi",
+            b"abcdefghijklmno",
+            b"abcdefghijklmnop",
+            b"abcdefghijklmnopq",
+            b"b",
+        ];
         for pair in keys.windows(2) {
             assert!(prefix(pair[0]) <= prefix(pair[1]));
+            assert!(long_prefix(pair[0]) <= long_prefix(pair[1]));
+        }
+        assert!(long_prefix(keys[5]) < long_prefix(keys[6]), "what eight bytes do not decide");
+    }
+
+    #[test]
+    fn keys_are_the_same_if_all_their_bytes_are() {
+        let keys: [&[u8]; 6] = [b"", b"a", b"b", b"a-longer-key", b"b-longer-key", b"a-longer-kez"];
+        for (a, a_key) in keys.iter().enumerate() {
+            for (b, b_key) in keys.iter().enumerate() {
+                assert_eq!(is_same(a_key, b_key), a == b, "{a_key:?} {b_key:?}");
+            }
         }
     }
 

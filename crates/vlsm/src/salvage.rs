@@ -63,7 +63,7 @@ pub struct Salvage {
     /// The trees of the keyspace, as they were at the begin.
     trees: Result<Vec<Arc<TreeView>>>,
     region: usize,
-    walk: Option<UserCursor>,
+    walk: Option<UserCursor<RunCursor>>,
     damages: Arc<Damages>,
     /// Damaged ranges that the walk has not passed yet.
     near: Vec<KeyRange>,
@@ -107,11 +107,11 @@ impl Salvage {
     }
 
     /// Steps 1 and 2 of a region.
-    fn begin(&self, tree: &TreeView) -> Result<UserCursor> {
+    fn begin(&self, tree: &TreeView) -> Result<UserCursor<RunCursor>> {
         let cache = self.held.engine.reader.tables();
         let tree = TreeView { version: Arc::new(self.readable(&tree.version)), ..tree.clone() };
         UserCursor::over(&tree, cache, self.held.at, Direction::Forward, Bound::Unbounded, &|run| {
-            Box::new(RunCursor::new(cache.clone(), run.clone(), self.damages.clone()))
+            RunCursor::new(cache.clone(), run.clone(), self.damages.clone())
         })
     }
 

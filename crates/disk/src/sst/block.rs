@@ -69,7 +69,7 @@ impl RawEntry {
 
 /// Reads the lengths of the entry at `at`: bytes shared, bytes not shared, bytes of the value; and
 /// the offset after them. Most are of one byte, and the last one of one or two.
-#[inline]
+#[inline(always)]
 fn lengths_at(entries: &[u8], at: usize) -> Option<(usize, usize, usize, usize)> {
     if let Some([shared, unshared, low, high]) = entries.get(at..)?.first_chunk::<4>()
         && (shared | unshared) < 0x80
@@ -94,7 +94,7 @@ fn any_lengths_at(entries: &[u8], at: usize) -> Option<(usize, usize, usize, usi
 }
 
 /// Decodes the entry at `at`.
-#[inline]
+#[inline(always)]
 pub(crate) fn entry_at(entries: &[u8], at: usize) -> Result<RawEntry, Damage> {
     const CUT: Damage = "an entry is cut off";
     let (shared, unshared, value_len, key_at) = lengths_at(entries, at).ok_or(CUT)?;
@@ -127,7 +127,7 @@ fn check_kind(trailer: Trailer, value_len: usize) -> Result<(), Damage> {
 }
 
 /// Builds the key of `entry` in `key`, which holds the key of the previous entry.
-#[inline]
+#[inline(always)]
 pub(crate) fn assemble(key: &mut KeyBuf, entries: &[u8], entry: &RawEntry) -> Result<(), Damage> {
     if entry.shared > key.len() {
         return Err("an entry shares more than the key before it has");
@@ -178,6 +178,24 @@ impl Block {
         &self.data
     }
 
+    /// Fetches what a scan from here on needs: all its bytes, or if they are many, those on which
+    /// a search begins.
+    pub(crate) fn fetch(&self) {
+        match self.data.len() <= FETCHED_WHOLE {
+            true => fetch(&self.data),
+            false => self.fetch_restarts(),
+        }
+    }
+
+    /// Fetches the entries at its restart points, or at some of them if they are many.
+    fn fetch_restarts(&self) {
+        let (data, layout) = (&self.data, &self.layout);
+        let step = layout.restart_count.div_ceil(RESTARTS_FETCHED).max(1);
+        let places = (0..layout.restart_count).step_by(step);
+        let first = |index| layout.restart(data, index).map_or(0, |at| data[at]);
+        std::hint::black_box(places.fold(0, |sum, index| sum ^ first(index)));
+    }
+
     #[inline]
     fn entries(&self) -> &[u8] {
         &self.data[..self.layout.entries]
@@ -208,7 +226,11 @@ impl Block {
     /// comes before the target as well.
     pub(crate) fn get(&self, target: &[u8], trailer: Trailer) -> Result<Lookup, Damage> {
         let entries = self.entries();
+        // All restart points, then all entries from one of them on: a search that fetches each
+        // entry when it looks at it waits for memory at each.
+        self.fetch_restarts();
         let mut at = self.restart_before(target, trailer)?;
+        fetch(&entries[at..entries.len().min(at + INTERVAL_FETCHED)]);
         let mut matched = 0;
         let mut key_len = 0;
         while at < entries.len() {
@@ -237,6 +259,23 @@ impl Block {
         Ok(Lookup::Beyond)
     }
 }
+
+/// Fetches bytes into the processor's cache. A search waits for one line of the cache after the
+/// other; these loads are independent, so the processor does several at a time.
+#[inline]
+fn fetch(bytes: &[u8]) {
+    const LINE: usize = 64;
+    std::hint::black_box(bytes.iter().step_by(LINE).fold(0, |sum, byte| sum ^ byte));
+}
+
+/// The most bytes of a block that is fetched as a whole.
+const FETCHED_WHOLE: usize = 16 << 10;
+
+/// The most restart points whose entries are fetched before a search.
+const RESTARTS_FETCHED: usize = 16;
+
+/// The most bytes that are fetched from the restart point on at which a search ends.
+const INTERVAL_FETCHED: usize = 1024;
 
 /// A position in a block, or beyond either end.
 #[derive(Debug)]
@@ -293,18 +332,22 @@ impl BlockCursor {
         self.behind.clear();
     }
 
+    #[inline]
     pub(crate) fn valid(&self) -> bool {
         self.at.is_some()
     }
 
+    #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
+    #[inline]
     pub(crate) fn trailer(&self) -> Trailer {
         self.trailer
     }
 
+    #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         &self.block.data[self.value_at..self.end]
     }
@@ -357,6 +400,24 @@ impl BlockCursor {
 
     pub(crate) fn next(&mut self) -> Result<(), Damage> {
         self.load(self.end)
+    }
+
+    /// Goes to the next entry if the block has one and it is not damaged. Otherwise returns false
+    /// and stays.
+    #[inline]
+    pub(crate) fn step(&mut self) -> bool {
+        let entries = &self.block.data[..self.block.layout.entries];
+        if self.at.is_none() || self.end >= entries.len() {
+            return false;
+        }
+        let Ok(entry) = entry_at(entries, self.end) else { return false };
+        if assemble(&mut self.key, entries, &entry).is_err() {
+            return false;
+        }
+        self.at = Some(self.end);
+        self.trailer = entry.trailer;
+        (self.value_at, self.end) = (entry.value_at, entry.end);
+        true
     }
 
     /// Goes to the previous entry. Where that is not known, all entries from the last restart point

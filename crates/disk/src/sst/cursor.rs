@@ -49,6 +49,8 @@ pub struct SstCursor {
     stats: ReadStats,
     block: Option<BlockCursor>,
     number: usize,
+    /// The number of the key's block, from [`Cursor::approach`] to the next move.
+    approached: Option<usize>,
     /// The block of the last move, even if that move failed.
     target: usize,
     /// The least bytes of the next read-ahead.
@@ -68,6 +70,7 @@ impl SstReader {
             stats: ReadStats::default(),
             block: None,
             number: 0,
+            approached: None,
             target: 0,
             window: AHEAD_MIN,
             ahead: None,
@@ -103,6 +106,14 @@ impl SstCursor {
         })
     }
 
+    /// Goes to the next entry if the current block has one and it is not damaged. Otherwise returns
+    /// false and stays; then [`Cursor::next`] reads the next block, or says what is damaged.
+    #[inline]
+    pub fn step(&mut self) -> bool {
+        self.block.as_mut().is_some_and(BlockCursor::step)
+    }
+
+    #[inline]
     fn here(&self) -> &BlockCursor {
         self.block.as_ref().expect("the cursor stands on an entry")
     }
@@ -210,25 +221,45 @@ impl SstCursor {
             self.error = Some(error.clone());
         })
     }
+
+    /// [`Cursor::next`] where the current block has no next entry that can be read.
+    #[cold]
+    fn next_block(&mut self) -> Result<()> {
+        self.sticky(|cursor| {
+            match &mut cursor.block {
+                Some(block) if block.valid() => {
+                    let number = cursor.number;
+                    block.next().map_err(|what| cursor.reader.damaged(number, what))?;
+                }
+                _ => return Ok(()),
+            }
+            cursor.forward()
+        })
+    }
 }
 
 impl Cursor for SstCursor {
+    #[inline]
     fn valid(&self) -> bool {
         self.block.as_ref().is_some_and(BlockCursor::valid)
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.here().key()
     }
 
+    #[inline]
     fn trailer(&self) -> Trailer {
         renumbered(self.here().trailer(), self.reader.global_seq())
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.here().value()
     }
 
+    #[inline]
     fn entry(&self) -> Entry<'_> {
         let here = self.here();
         let trailer = renumbered(here.trailer(), self.reader.global_seq());
@@ -239,8 +270,24 @@ impl Cursor for SstCursor {
         self.here().value_shared()
     }
 
+    /// Takes the key's block out of the cache, if it is there.
+    fn approach(&mut self, key: &[u8]) {
+        let Self { reader, cache, .. } = self;
+        let number = reader.find(key);
+        self.approached = Some(number);
+        if number >= reader.block_count() || reader.has_logged() || self.error.is_some() {
+            return;
+        }
+        if let Some(block) = cache.get(reader.uid(), reader.extent(number).start) {
+            self.stats.block_hits += 1;
+            block.fetch();
+            (self.ahead, self.window) = (None, AHEAD_MIN);
+            (self.block, self.number) = (Some(BlockCursor::new(block)), number);
+        }
+    }
+
     fn seek_first(&mut self) -> Result<()> {
-        self.error = None;
+        (self.error, self.approached) = (None, None);
         self.sticky(|cursor| {
             cursor.enter(0, BlockCursor::seek_first)?;
             cursor.forward()
@@ -248,7 +295,7 @@ impl Cursor for SstCursor {
     }
 
     fn seek_last(&mut self) -> Result<()> {
-        self.error = None;
+        (self.error, self.approached) = (None, None);
         self.sticky(|cursor| {
             match cursor.reader.block_count().checked_sub(1) {
                 Some(last) => cursor.enter(last, BlockCursor::seek_last)?,
@@ -263,7 +310,7 @@ impl Cursor for SstCursor {
         let global = self.reader.global_seq().is_some();
         let target = if global { Trailer::FIRST } else { trailer };
         self.sticky(|cursor| {
-            let number = cursor.reader.find(key);
+            let number = cursor.approached.take().unwrap_or_else(|| cursor.reader.find(key));
             cursor.enter(number, |block| block.seek(key, target))?;
             while cursor.is_past_block() && cursor.reader.ends_with(cursor.number, key) {
                 cursor.enter(cursor.number + 1, |block| block.seek(key, target))?;
@@ -279,17 +326,9 @@ impl Cursor for SstCursor {
         if self.valid() { self.prev() } else { self.seek_last() }
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        self.sticky(|cursor| {
-            match &mut cursor.block {
-                Some(block) if block.valid() => {
-                    let number = cursor.number;
-                    block.next().map_err(|what| cursor.reader.damaged(number, what))?;
-                }
-                _ => return Ok(()),
-            }
-            cursor.forward()
-        })
+        if self.step() { Ok(()) } else { self.next_block() }
     }
 
     fn prev(&mut self) -> Result<()> {

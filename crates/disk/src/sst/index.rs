@@ -196,7 +196,12 @@ impl Index {
         };
         let wanted = prefix(rest);
         let first = self.prefixes.partition_point(|prefix| *prefix < wanted);
-        let same = self.prefixes[first..].partition_point(|prefix| *prefix == wanted);
+        let after = &self.prefixes[first..];
+        // Usually no separator has the same eight bytes as the key.
+        let same = match after.first() == Some(&wanted) {
+            true => after.partition_point(|prefix| *prefix == wanted),
+            false => 0,
+        };
         let (mut low, mut high) = (first, first + same);
         while low < high {
             let middle = low.midpoint(high);

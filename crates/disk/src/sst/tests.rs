@@ -394,8 +394,19 @@ proptest! {
                 vlsm_core::key::compare(k, *t, &key, target).is_lt()
             });
             let name = |entry: Option<&'_ Entry>| entry.map(|e| (e.0.clone(), e.1));
-            cursor.seek(&key, target).expect("sound");
-            prop_assert_eq!(here(&cursor).map(|(k, t)| (k.to_vec(), t)), name(entries.get(at)));
+            for prepared in ["not", "to be there", "to be elsewhere"] {
+                match prepared {
+                    "not" => {}
+                    "to be there" => cursor.approach(&key),
+                    _ => {
+                        cursor.approach(&meta.largest);
+                        cursor.seek_first().expect("sound");
+                    }
+                }
+                cursor.seek(&key, target).expect("sound");
+                let found = here(&cursor).map(|(k, t)| (k.to_vec(), t));
+                prop_assert_eq!(found, name(entries.get(at)), "prepared {}", prepared);
+            }
             cursor.seek_before(&key, target).expect("sound");
             let before = at.checked_sub(1).and_then(|at| entries.get(at));
             prop_assert_eq!(here(&cursor).map(|(k, t)| (k.to_vec(), t)), name(before));

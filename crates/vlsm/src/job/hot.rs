@@ -17,10 +17,10 @@
 //! No key is hot if a memtable has a large batch as a part, or entries that are not in the WAL,
 //! because logging some of these entries would tear their batches.
 
-use crate::memtable::Memtable;
+use crate::memtable::{Memtable, MemtableCursor};
 use crate::read::merge_cursor::{Direction, MergeCursor};
 use std::sync::Arc;
-use vlsm_core::{Bytes, Cursor, Kind, Result, Seq, Trailer, TreeId};
+use vlsm_core::{Bytes, Kind, Result, Seq, Trailer, TreeId};
 use vlsm_disk::Pending;
 
 /// Bytes of keys and values that are kept in one call, during which the sequencing step is held.
@@ -104,7 +104,7 @@ pub(crate) struct Choosing {
     tree: TreeId,
     hot: HotKeys,
     memtables: Vec<Arc<Memtable>>,
-    entries: MergeCursor,
+    entries: MergeCursor<MemtableCursor>,
     begun: bool,
     current: Current,
     /// The number of keys of the memtables.
@@ -126,13 +126,14 @@ impl Choosing {
         if memtables.is_empty() || memtables.iter().any(excluded) {
             return None;
         }
-        let cursor =
-            |memtable: &Arc<Memtable>| -> Box<dyn Cursor + Send> { Box::new(memtable.cursor()) };
         Some(Self {
             tree,
             hot: hot.clone(),
             memtables: memtables.to_vec(),
-            entries: MergeCursor::new(memtables.iter().map(cursor).collect(), Direction::Forward),
+            entries: MergeCursor::new(
+                memtables.iter().map(Memtable::cursor).collect(),
+                Direction::Forward,
+            ),
             begun: false,
             current: Current::default(),
             keys: 0,

@@ -18,24 +18,29 @@ impl MemtableCursor {
         Self { memtable, node: None }
     }
 
+    #[inline]
     fn node(&self) -> Node {
         self.node.expect("the cursor is on an entry (documented panic)")
     }
 }
 
 impl Cursor for MemtableCursor {
+    #[inline]
     fn valid(&self) -> bool {
         self.node.is_some()
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.memtable.list.key(self.node())
     }
 
+    #[inline]
     fn trailer(&self) -> Trailer {
         self.memtable.trailer_of(self.node())
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.memtable.list.value(self.node())
     }
@@ -60,6 +65,7 @@ impl Cursor for MemtableCursor {
         Ok(())
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
         self.node = self.memtable.list.next(self.node());
         Ok(())

@@ -365,7 +365,7 @@ impl SkipList {
 
     /// Walks right on one level: the last node before the target and the one after it. `bound` is a
     /// node known not to be before the target.
-    #[inline]
+    #[inline(always)]
     fn walk(&self, mut before: u32, level: usize, bound: u32, target: &Target<'_>) -> (u32, u32) {
         loop {
             let after = self.link(before, level).load(Acquire);
@@ -380,7 +380,7 @@ impl SkipList {
     }
 
     /// Whether a node comes before the target in tree order.
-    #[inline]
+    #[inline(always)]
     fn is_before(&self, node: u32, target: &Target<'_>) -> bool {
         // SAFETY: a linked node has at least eight initialised bytes of key, aligned to eight.
         let head = unsafe { self.at(node).add(HEADER).cast::<u64>().read() };

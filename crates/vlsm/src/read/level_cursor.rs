@@ -1,8 +1,10 @@
 //! Walks over one sorted run: its tables one after the other, each only within its visible slice.
 //!
 //! Algorithm: the table that may hold the target is found by its range. Its SST is opened when the
-//! cursor reaches the table, and released when the cursor leaves the table's slice. Threads and
-//! locks: owned by one reader; holds its tables alive; takes no lock.
+//! cursor reaches the table, and released when the cursor leaves the table's slice. Most steps stay
+//! within a block of an SST that is visible as a whole; they need no search and no comparison.
+//!
+//! Threads and locks: owned by one reader; holds its tables alive; takes no lock.
 
 use crate::read::table_cache::TableCache;
 use std::sync::Arc;
@@ -14,6 +16,8 @@ pub(crate) struct LevelCursor {
     cache: Arc<TableCache>,
     tables: Tables,
     current: Option<Current>,
+    /// Whether `current` is the table of the key that was approached, until the next move.
+    approached: bool,
     error: Option<Error>,
 }
 
@@ -27,11 +31,12 @@ struct Current {
 
 impl LevelCursor {
     pub fn new(cache: Arc<TableCache>, tables: Tables) -> Self {
-        Self { cache, tables, current: None, error: None }
+        Self { cache, tables, current: None, approached: false, error: None }
     }
 
     /// Runs a move. An error makes the cursor permanently invalid.
     fn guarded(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.approached = false;
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
@@ -114,28 +119,46 @@ fn seek_last_within(cursor: &mut SstCursor, table: &Table, bound: Trailer) -> Re
 }
 
 impl Cursor for LevelCursor {
+    #[inline]
     fn valid(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.cursor.valid())
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.on().key()
     }
 
+    #[inline]
     fn trailer(&self) -> Trailer {
         self.on().trailer()
     }
 
+    #[inline]
     fn value(&self) -> &[u8] {
         self.on().value()
     }
 
+    #[inline]
     fn entry(&self) -> Entry<'_> {
         self.on().entry()
     }
 
     fn value_shared(&self) -> bytes::Bytes {
         self.on().value_shared()
+    }
+
+    fn approach(&mut self, key: &[u8]) {
+        self.approached = false;
+        let table = self.tables.starting_at(key).next();
+        let Some(table) = table.filter(|table| table.range.contains(key)).cloned() else { return };
+        // The seek returns the error, of this call or of an earlier one.
+        if self.error.is_none()
+            && let Ok(mut current) = self.open(&table)
+        {
+            current.cursor.approach(key);
+            (self.current, self.approached) = (Some(current), true);
+        }
     }
 
     fn seek_first(&mut self) -> Result<()> {
@@ -155,7 +178,12 @@ impl Cursor for LevelCursor {
     }
 
     fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        let approached = std::mem::take(&mut self.approached);
         self.guarded(|this| {
+            if let Some(current) = this.current.as_mut().filter(|_| approached) {
+                current.cursor.seek(key, trailer)?;
+                return this.skip_forward();
+            }
             let table = this.tables.starting_at(key).next().cloned();
             match table {
                 Some(table) if table.range.contains(key) => {
@@ -184,13 +212,14 @@ impl Cursor for LevelCursor {
         })
     }
 
+    #[inline]
     fn next(&mut self) -> Result<()> {
-        self.guarded(|this| {
-            if let Some(current) = &mut this.current {
-                current.cursor.next()?;
-            }
-            this.skip_forward()
-        })
+        if let Some(Current { cursor, whole: true, .. }) = &mut self.current
+            && cursor.step()
+        {
+            return Ok(());
+        }
+        self.next_anywhere()
     }
 
     fn prev(&mut self) -> Result<()> {
@@ -204,6 +233,18 @@ impl Cursor for LevelCursor {
 }
 
 impl LevelCursor {
+    /// [`Cursor::next`] where the next entry may be of another block or table, or end the slice.
+    #[inline(never)]
+    fn next_anywhere(&mut self) -> Result<()> {
+        self.guarded(|this| {
+            if let Some(current) = &mut this.current {
+                current.cursor.next()?;
+            }
+            this.skip_forward()
+        })
+    }
+
+    #[inline]
     fn on(&self) -> &SstCursor {
         let current = self.current.as_ref().expect("asked only where the cursor is valid");
         &current.cursor

@@ -12,6 +12,7 @@ pub(crate) mod multi;
 pub(crate) mod pins;
 pub(crate) mod size;
 pub(crate) mod snapshots;
+pub(crate) mod source_cursor;
 pub(crate) mod table_cache;
 pub(crate) mod user_cursor;
 pub(crate) mod view;

@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use vlsm_core::KeyBuf;
 
 /// The longest time that a walk stays on a view that is no longer current.
 pub(crate) const HELD_MAX: Duration = Duration::from_millis(50);
@@ -44,7 +45,7 @@ pub(crate) struct Side {
     /// Its walk, from the first pair on.
     pub walk: Option<Walk>,
     /// The key that was returned last, if `returned`.
-    key: Vec<u8>,
+    key: KeyBuf,
     returned: bool,
 }
 
@@ -78,8 +79,7 @@ impl Side {
     #[inline]
     pub fn note_last(&mut self) {
         if let Some(walk) = &self.walk {
-            self.key.clear();
-            self.key.extend_from_slice(walk.cursor.key());
+            self.key.replace(0, walk.cursor.key());
             self.returned = true;
         }
     }

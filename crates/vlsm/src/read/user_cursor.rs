@@ -15,6 +15,7 @@
 use crate::read::covers::Covers;
 use crate::read::level_cursor::LevelCursor;
 use crate::read::merge_cursor::{Direction, MergeCursor};
+use crate::read::source_cursor::SourceCursor;
 use crate::read::table_cache::TableCache;
 use crate::read::view::{Moment, Source, TreeView};
 use crate::rules::Rules;
@@ -22,14 +23,16 @@ use crate::rules::resolve::{Meaning, Resolver, meaning};
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Error, Result, Seq, Tables, Trailer};
+use vlsm_core::key::is_same;
+use vlsm_core::{Cursor, Error, KeyBuf, Result, Seq, Tables, Trailer};
 
 /// The number of keys in a row that a range tombstone hides before the walk skips the rest.
 const HIDDEN_MAX: u32 = 8;
 
-/// A one-way walk over the visible pairs of one tree.
-pub(crate) struct UserCursor {
-    merge: MergeCursor,
+/// A one-way walk over the visible pairs of one tree, with cursors of type `R` over its runs and
+/// levels.
+pub(crate) struct UserCursor<R = LevelCursor> {
+    merge: MergeCursor<SourceCursor<R>>,
     covers: Covers,
     /// For each age, the index of the first source that is older.
     older: Vec<usize>,
@@ -39,7 +42,7 @@ pub(crate) struct UserCursor {
     /// The number of keys hidden in a row.
     hidden: u32,
     /// The user key last reached or skipped; its other entries are skipped.
-    last_key: Vec<u8>,
+    last_key: KeyBuf,
     has_last: bool,
     /// The value of the last key; none if the walk is on no pair.
     found: Option<Found>,
@@ -64,10 +67,12 @@ impl UserCursor {
         from: Bound<&[u8]>,
     ) -> Result<Self> {
         Self::over(tree, cache, at, direction, from, &|tables| {
-            Box::new(LevelCursor::new(cache.clone(), tables.clone()))
+            LevelCursor::new(cache.clone(), tables.clone())
         })
     }
+}
 
+impl<R: Cursor> UserCursor<R> {
     /// The same walk, with cursors over the tree's runs and levels that `run` creates.
     pub fn over(
         tree: &TreeView,
@@ -75,10 +80,10 @@ impl UserCursor {
         at: Moment,
         direction: Direction,
         from: Bound<&[u8]>,
-        run: &dyn Fn(&Tables) -> Box<dyn Cursor + Send>,
+        run: &dyn Fn(&Tables) -> R,
     ) -> Result<Self> {
         let count = 1 + tree.immutables.len() + tree.version.l0.len() + tree.version.levels.len();
-        let mut sources: Vec<Box<dyn Cursor + Send>> = Vec::with_capacity(count);
+        let mut sources = Vec::with_capacity(count);
         let mut covers = Covers::new(cache.clone(), at.seq);
         let mut older = Vec::with_capacity(count);
         for source in tree.sources() {
@@ -88,12 +93,12 @@ impl UserCursor {
                 Source::Memtable(memtable) => {
                     for part in memtable.parts() {
                         covers.add_memtable(older.len(), &part);
-                        sources.push(Box::new(part.cursor()));
+                        sources.push(SourceCursor::Memtable(part.cursor()));
                     }
                 }
                 Source::Run(tables) => {
                     covers.add_run(older.len(), tables);
-                    sources.push(run(tables));
+                    sources.push(SourceCursor::Run(run(tables)));
                 }
             }
             older.push(sources.len());
@@ -106,7 +111,7 @@ impl UserCursor {
             direction,
             at,
             hidden: 0,
-            last_key: Vec::new(),
+            last_key: KeyBuf::default(),
             has_last: false,
             found: None,
         };
@@ -135,11 +140,13 @@ impl UserCursor {
     }
 
     /// The key that the last call of [`UserCursor::advance`] reached, even if it failed.
+    #[inline]
     pub fn key(&self) -> &[u8] {
         &self.last_key
     }
 
     /// The value of the pair on which the walk is; empty if it is on none.
+    #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.found {
             Some(Found::Entry(skip)) => {
@@ -161,6 +168,7 @@ impl UserCursor {
     }
 
     /// The error of a merge operator that could not combine the operands of the key.
+    #[inline]
     pub fn failure(&self) -> Option<&Error> {
         match &self.found {
             Some(Found::Resolved(Err(error))) => Some(error),
@@ -173,6 +181,7 @@ impl UserCursor {
     /// # Errors
     /// Errors of reading; the walk is over then. An error of the merge operator belongs to its key
     /// ([`UserCursor::failure`]).
+    #[inline]
     pub fn advance(&mut self) -> Result<bool> {
         self.leave()?;
         match self.direction {
@@ -185,6 +194,7 @@ impl UserCursor {
     ///
     /// # Errors
     /// As [`UserCursor::advance`].
+    #[inline]
     pub fn leave(&mut self) -> Result<()> {
         match self.found.take() {
             Some(Found::Entry(_)) => self.merge.step(),
@@ -192,17 +202,17 @@ impl UserCursor {
         }
     }
 
+    #[inline]
     fn next_forward(&mut self) -> Result<bool> {
         loop {
             let Some(entry) = self.merge.entry() else { return Ok(false) };
             let trailer = entry.trailer;
-            let decided = self.has_last && entry.key == &self.last_key[..];
+            let decided = self.has_last && is_same(entry.key, &self.last_key);
             if decided || trailer.seq() > self.at.seq {
                 self.merge.step()?;
                 continue;
             }
-            self.last_key.clear();
-            self.last_key.extend_from_slice(entry.key);
+            self.last_key.replace(0, entry.key);
             self.has_last = true;
             let cover = cover(&mut self.covers, &self.last_key)?;
             match meaning(trailer, entry.value, cover, || self.at.now)? {
@@ -230,7 +240,7 @@ impl UserCursor {
     fn add_up_forward(&mut self, cover: Seq) -> Result<Option<Result<Bytes>>> {
         let mut resolver = Resolver::default();
         while let Some(entry) = self.merge.entry() {
-            if entry.key != &self.last_key[..] {
+            if !is_same(entry.key, &self.last_key) {
                 break;
             }
             let meaning = meaning(entry.trailer, entry.value, cover, || self.at.now)?;
@@ -246,13 +256,12 @@ impl UserCursor {
     fn next_backward(&mut self) -> Result<bool> {
         loop {
             let Some(entry) = self.merge.entry() else { return Ok(false) };
-            self.last_key.clear();
-            self.last_key.extend_from_slice(entry.key);
+            self.last_key.replace(0, entry.key);
             let cover = cover(&mut self.covers, &self.last_key)?;
             let mut resolver = Resolver::default();
             let mut is_hidden = false;
             while let Some(entry) = self.merge.entry() {
-                if entry.key != &self.last_key[..] {
+                if !is_same(entry.key, &self.last_key) {
                     break;
                 }
                 let trailer = entry.trailer;
