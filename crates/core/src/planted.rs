@@ -116,6 +116,9 @@ pub enum Bug {
     /// The commit of a transaction checks its reads, and overlooks batches that are sequenced
     /// before its own.
     CheckedTooEarly,
+    /// The commit of a transaction that nothing visible has outrun overlooks batches that are
+    /// sequenced and not visible yet.
+    UnseenOverlooked,
     /// The commit of a transaction overlooks files that are ingested meanwhile.
     IngestUnchecked,
     /// A keyspace is cleared or dropped without a record in the manifest.
@@ -143,7 +146,7 @@ pub enum Bug {
 
 impl Bug {
     /// All bugs.
-    pub const ALL: [Self; 63] = [
+    pub const ALL: [Self; 64] = [
         Self::DirectorySyncSkipped,
         Self::SstSyncSkipped,
         Self::WalSyncSkipped,
@@ -196,6 +199,7 @@ impl Bug {
         Self::RangeUnchecked,
         Self::OwnWriteUnseen,
         Self::CheckedTooEarly,
+        Self::UnseenOverlooked,
         Self::IngestUnchecked,
         Self::ClearUnrecorded,
         Self::ClearUnsynced,

@@ -102,6 +102,7 @@ const FIRST: &[(&str, &[Bug])] = &[
             Bug::IngestUnsealed,
             Bug::IngestUnchecked,
             Bug::CheckedTooEarly,
+            Bug::UnseenOverlooked,
             Bug::OwnWriteUnseen,
             Bug::RangeUnchecked,
         ],

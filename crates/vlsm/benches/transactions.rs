@@ -5,7 +5,7 @@
 //! batch, and a transaction. Batches and transactions alternate in rounds over one store that fits
 //! in memory; the ratio is that of adjacent rounds, and its median is printed. Then two and four
 //! threads run transactions that read and write, on keys of their own, where no conflict is
-//! possible, and on the same hundred keys.
+//! possible, and on the same hundred keys; the medians of as many rounds are printed.
 
 #![allow(clippy::disallowed_methods)] // A program of its own: files and time are the system's.
 
@@ -96,17 +96,25 @@ fn main() {
     }
     for threads in [2, 4] {
         for shared in [false, true] {
-            together(threads, shared, &|rng, keys| transaction(rng, true, keys));
+            let one = |_| together(threads, shared, &|rng, keys| transaction(rng, true, keys));
+            let rounds: Vec<_> = (0..ROUNDS).map(one).collect();
+            println!(
+                "{threads} threads, {}: {:.0} commits a second, {:.2} % conflicts",
+                if shared { "the same 100 keys" } else { "keys of their own" },
+                median(rounds.iter().map(|round| round.0).collect()),
+                median(rounds.iter().map(|round| round.1).collect()),
+            );
         }
     }
 }
 
 /// Runs transactions of several threads at once, on keys of their own or on the same hundred.
+/// Returns the commits per second, and the conflicts in percent.
 fn together(
     threads: u64,
     shared: bool,
     transaction: &(dyn Fn(&mut SmallRng, Range<u64>) -> bool + Sync),
-) {
+) -> (f64, f64) {
     let run = |thread: u64| {
         let keys = match shared {
             true => 0..100,
@@ -126,10 +134,5 @@ fn together(
         handles.into_iter().map(|handle| handle.join().expect("no panic")).collect()
     });
     let (conflicts, tried) = all.iter().fold((0, 0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
-    println!(
-        "{threads} threads, {}: {:.0} commits a second, {:.2} % conflicts",
-        if shared { "the same 100 keys" } else { "keys of their own" },
-        all.iter().map(|one| one.0).sum::<f64>(),
-        100.0 * conflicts as f64 / tried as f64,
-    );
+    (all.iter().map(|one| one.0).sum(), 100.0 * conflicts as f64 / tried as f64)
 }

@@ -12,6 +12,7 @@ use crate::rules::resolve::{Meaning, Resolver, meaning};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::Arc;
 use vlsm_core::{Kind, Micros, RangeTombstones, Result, Seq, Trailer, TreeId};
 
 /// The writes to one tree.
@@ -26,7 +27,7 @@ struct Own {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OwnWrites {
     trees: BTreeMap<TreeId, Own>,
-    count: u64,
+    count: usize,
 }
 
 /// The value of a key, as far as the transaction's own writes determine it.
@@ -64,10 +65,24 @@ impl Say {
 }
 
 impl OwnWrites {
+    /// Adds the entries that they do not have yet of the transaction's batch, which has `len`.
+    pub fn catch_up<'a>(
+        this: &mut Arc<Self>,
+        len: usize,
+        entry: impl Fn(usize) -> (TreeId, Kind, &'a [u8], &'a [u8]),
+    ) {
+        if this.count < len {
+            let this = Arc::make_mut(this);
+            for (tree, kind, key, value) in (this.count..len).map(entry) {
+                this.add(tree, kind, key, value);
+            }
+        }
+    }
+
     /// Adds the next entry of the batch.
-    pub fn add(&mut self, tree: TreeId, kind: Kind, key: &[u8], value: &[u8]) {
+    fn add(&mut self, tree: TreeId, kind: Kind, key: &[u8], value: &[u8]) {
         self.count += 1;
-        let seq = Seq(self.count);
+        let seq = Seq(self.count as u64);
         let own = self.trees.entry(tree).or_default();
         let [key, value] = [key, value].map(Bytes::copy_from_slice);
         match kind {

@@ -4,7 +4,8 @@
 //! began, and from its own writes, which only it sees. It records every key, and every part of a
 //! range, that it read. Its batch then goes through the commit like any other
 //! ([`Writer::write_checked`]), with one condition: none of these reads may have changed before the
-//! batch gets its sequence numbers.
+//! batch gets its sequence numbers. If no other batch has got any since the snapshot, nothing has
+//! changed. Otherwise:
 //! 1. From here on committing batches leave notes of their keys ([`Writer::begin_check`]).
 //! 2. The reads are compared with the visible writes since the snapshot ([`Reader::changed`]).
 //! 3. The reads are compared with the notes. The newest notes are compared in the step that gives
@@ -35,7 +36,7 @@ use crate::snapshot::Snapshot;
 use crate::write::batch::other_store;
 use crate::write::commit::Basis;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +87,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 pub struct Transaction {
     snapshot: Snapshot,
     batch: Batch,
-    own: Arc<OwnWrites>,
+    /// The first writes of the batch, as reads see them. A read adds the writes since the last one.
+    own: Mutex<Arc<OwnWrites>>,
     reads: Arc<Mutex<Reads>>,
     /// The number of writes at each savepoint.
     savepoints: Vec<usize>,
@@ -255,7 +257,7 @@ impl Transaction {
         Self {
             snapshot: Snapshot::new(engine),
             batch: Batch::new(),
-            own: Arc::default(),
+            own: Mutex::default(),
             reads: Arc::default(),
             savepoints: Vec::new(),
             outdated: false,
@@ -286,11 +288,11 @@ impl Transaction {
             self.reads.lock().add_key(tree, key)?;
             self.snapshot.get(keyspace, key)
         };
-        if planted::is(Bug::OwnWriteUnseen) {
+        if self.batch.is_empty() || planted::is(Bug::OwnWriteUnseen) {
             return below();
         }
-        let own = self.own.say(tree, key, held.at.now)?;
-        own.value(&keyspace.info.made().rules, key, below)
+        let say = self.own().say(tree, key, held.at.now)?;
+        say.value(&keyspace.info.made().rules, key, below)
     }
 
     /// The same as [`Transaction::get`], for users of pessimistic transactions. Here the commit
@@ -331,11 +333,13 @@ impl Transaction {
             Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
         };
         let tree_of = |key: &[u8]| trees.tree(info.region_of(key));
+        let own = self.own();
         let say = |key: &K| match planted::is(Bug::OwnWriteUnseen) {
             true => Ok(Say::Nothing),
-            false => self.own.say(tree_of(key.as_ref()), key.as_ref(), held.at.now),
+            false => own.say(tree_of(key.as_ref()), key.as_ref(), held.at.now),
         };
         let says: Vec<_> = keys.iter().map(say).collect();
+        drop(own);
         let undecided = |say: &Result<Say>| matches!(say, Ok(Say::Nothing | Say::Operands(_)));
         let asked = keys.iter().zip(&says).filter(|(_, say)| undecided(say));
         let asked: Vec<&[u8]> = asked.map(|(key, _)| key.as_ref()).collect();
@@ -477,13 +481,10 @@ impl Transaction {
         let store = self.snapshot.held.engine.shared.store_uid;
         let refused = self.batch.take_error().or_else(|| self.batch.check(store).err());
         let refused = refused.or_else(|| self.check_trees(keyspace, before).err());
-        if let Some(error) = refused {
-            self.batch.truncate(before);
-            self.outdated |= matches!(error, Error::Conflict { .. });
-            return Err(error);
-        }
-        self.see_writes_from(before);
-        Ok(())
+        let Some(error) = refused else { return Ok(()) };
+        self.batch.truncate(before);
+        self.outdated |= matches!(error, Error::Conflict { .. });
+        Err(error)
     }
 
     /// Checks that the writes from `first` on go to the trees that the transaction reads. They do
@@ -501,12 +502,15 @@ impl Transaction {
         }
     }
 
-    fn see_writes_from(&mut self, first: usize) {
-        let own = Arc::make_mut(&mut self.own);
-        for entry in &self.batch.entries()[first..] {
-            let (key, value) = (self.batch.key(entry), self.batch.value(entry));
-            own.add(entry.tree, entry.kind, key, value);
-        }
+    /// All writes so far.
+    fn own(&self) -> MutexGuard<'_, Arc<OwnWrites>> {
+        let mut own = self.own.lock();
+        let entry = |at: usize| {
+            let entry = &self.batch.entries()[at];
+            (entry.tree, entry.kind, self.batch.key(entry), self.batch.value(entry))
+        };
+        OwnWrites::catch_up(&mut own, self.batch.len(), entry);
+        own
     }
 
     /// The number of writes so far. A deleted range counts once for each region that it touches.
@@ -541,8 +545,7 @@ impl Transaction {
 
     fn undo_to(&mut self, len: usize) {
         self.batch.truncate(len);
-        self.own = Arc::default();
-        self.see_writes_from(0);
+        self.own = Mutex::default();
     }
 
     /// Applies all writes atomically if no other write has changed a key or range that the

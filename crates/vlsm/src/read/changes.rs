@@ -20,7 +20,6 @@ use crate::read::Reader;
 use crate::read::level_cursor::LevelCursor;
 use crate::read::view::{Source, TreeView};
 use bytes::Bytes;
-use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use vlsm_core::planted::{self, Bug};
@@ -34,6 +33,8 @@ use vlsm_disk::sst::filter::hash;
 pub(crate) const READS_MAX: usize = 256 << 20;
 /// The approximate memory of a read besides its keys.
 const READ_BYTES: usize = 96;
+/// From this number of keys on, keys that were read more than once are sought and removed.
+const REPEATS_MIN: usize = 64;
 
 /// A range that an iterator of a transaction walks over.
 #[derive(Debug, Clone)]
@@ -68,9 +69,13 @@ impl RangeRead {
 /// All reads of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    keys: BTreeMap<TreeId, HashSet<Bytes>>,
+    /// In no order. Some may be there more than once.
+    keys: Vec<(TreeId, Bytes)>,
+    key_bytes: usize,
+    /// The number of keys without repeats, when these were last removed.
+    distinct: usize,
     ranges: Vec<RangeRead>,
-    bytes: usize,
+    range_bytes: usize,
 }
 
 impl Reads {
@@ -79,12 +84,22 @@ impl Reads {
     /// # Errors
     /// [`Error::InvalidArgument`] if the transaction has read too much.
     pub fn add_key(&mut self, tree: TreeId, key: &[u8]) -> Result<()> {
-        let keys = self.keys.entry(tree).or_default();
-        if keys.contains(key) {
-            return Ok(());
+        self.keys.push((tree, Bytes::copy_from_slice(key)));
+        self.key_bytes += key.len() + READ_BYTES;
+        let many = self.keys.len() >= REPEATS_MIN.max(2 * self.distinct);
+        if many || self.key_bytes + self.range_bytes > READS_MAX {
+            self.remove_repeats();
         }
-        keys.insert(Bytes::copy_from_slice(key));
-        self.charge(key.len() + READ_BYTES)
+        self.check()
+    }
+
+    /// Sorts the keys, and keeps each of them once. As often as their number doubles, so that it
+    /// costs little for each.
+    fn remove_repeats(&mut self) {
+        self.keys.sort_unstable();
+        self.keys.dedup();
+        self.key_bytes = self.keys.iter().map(|(_, key)| key.len() + READ_BYTES).sum();
+        self.distinct = self.keys.len();
     }
 
     /// Adds a range of which nothing is read yet. Returns its index.
@@ -97,7 +112,8 @@ impl Reads {
             Bound::Unbounded => 0,
         };
         let ends = len(&range.lo) + len(&range.hi);
-        self.charge(2 * ends + size_of_val(&range.trees[..]) + 4 * READ_BYTES)?;
+        self.range_bytes += 2 * ends + size_of_val(&range.trees[..]) + 4 * READ_BYTES;
+        self.check()?;
         self.ranges.push(range);
         Ok(self.ranges.len() - 1)
     }
@@ -113,33 +129,30 @@ impl Reads {
         let end = if front { &mut range.front } else { &mut range.back };
         let before = end.replace(key.clone()).map_or(0, |key| key.len());
         // If this exceeds the bound, the next read is refused.
-        self.bytes += key.len().saturating_sub(before);
+        self.range_bytes += key.len().saturating_sub(before);
     }
 
     /// The same reads, sorted for the check of a commit.
-    pub fn index(self) -> ReadIndex {
-        let mut trees: BTreeMap<TreeId, TreeReads> = BTreeMap::new();
-        for (tree, keys) in self.keys {
-            let of = trees.entry(tree).or_default();
-            of.keys = keys.into_iter().collect();
-            of.keys.sort_unstable();
+    pub fn index(mut self) -> ReadIndex {
+        self.remove_repeats();
+        let mut index = ReadIndex::default();
+        for (tree, key) in self.keys {
+            index.of_mut(tree).keys.push(key);
         }
         let ranges = self.ranges.iter().filter(|_| !planted::is(Bug::RangeUnchecked));
         for (range, part) in ranges.flat_map(|range| range.parts().map(move |part| (range, part))) {
             for tree in &range.trees {
-                trees.entry(*tree).or_default().parts.push(part.clone());
+                index.of_mut(*tree).parts.push(part.clone());
             }
         }
-        for of in trees.values_mut() {
+        for (_, of) in &mut index.0 {
             of.parts = merged(std::mem::take(&mut of.parts));
         }
-        trees.retain(|_, of| !of.keys.is_empty() || !of.parts.is_empty());
-        ReadIndex(trees)
+        index
     }
 
-    fn charge(&mut self, bytes: usize) -> Result<()> {
-        self.bytes += bytes;
-        if self.bytes <= READS_MAX {
+    fn check(&self) -> Result<()> {
+        if self.key_bytes + self.range_bytes <= READS_MAX {
             return Ok(());
         }
         Err(Error::InvalidArgument(format!(
@@ -161,9 +174,26 @@ struct TreeReads {
 
 /// The reads of a transaction by tree, sorted.
 #[derive(Debug, Default)]
-pub(crate) struct ReadIndex(BTreeMap<TreeId, TreeReads>);
+pub(crate) struct ReadIndex(Vec<(TreeId, TreeReads)>);
 
 impl ReadIndex {
+    fn place(&self, tree: TreeId) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&tree, |(tree, _)| *tree)
+    }
+
+    fn of(&self, tree: TreeId) -> Option<&TreeReads> {
+        self.place(tree).ok().map(|at| &self.0[at].1)
+    }
+
+    /// The reads of a tree, which are added if there are none.
+    fn of_mut(&mut self, tree: TreeId) -> &mut TreeReads {
+        let at = self.place(tree).unwrap_or_else(|at| {
+            self.0.insert(at, (tree, TreeReads::default()));
+            at
+        });
+        &mut self.0[at].1
+    }
+
     /// Whether nothing was read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -171,12 +201,12 @@ impl ReadIndex {
 
     /// The first tree that was read.
     pub fn first_tree(&self) -> TreeId {
-        self.0.keys().next().copied().unwrap_or_default()
+        self.0.first().map(|(tree, _)| *tree).unwrap_or_default()
     }
 
     /// The kind of read that a write of this key changes.
     pub fn of_key(&self, tree: TreeId, key: &[u8]) -> Option<ConflictKind> {
-        let reads = self.0.get(&tree)?;
+        let reads = self.of(tree)?;
         if reads.keys.binary_search_by(|read| read[..].cmp(key)).is_ok() {
             return Some(ConflictKind::Key);
         }
@@ -187,7 +217,7 @@ impl ReadIndex {
 
     /// The kind of read that a delete of `[lo, hi)` changes.
     pub fn of_range(&self, tree: TreeId, lo: &[u8], hi: &[u8]) -> Option<ConflictKind> {
-        let reads = self.0.get(&tree)?;
+        let reads = self.of(tree)?;
         let first = reads.keys.partition_point(|read| &read[..] < lo);
         if reads.keys.get(first).is_some_and(|read| &read[..] < hi) {
             return Some(ConflictKind::Key);
@@ -202,7 +232,7 @@ impl ReadIndex {
 
     /// The kind of read that an entry or a range tombstone of a memtable changes.
     pub fn of_memtable(&self, tree: TreeId, memtable: &Arc<Memtable>) -> Option<ConflictKind> {
-        let reads = self.0.get(&tree)?;
+        let reads = self.of(tree)?;
         let deleted = memtable.any_range(|lo, hi, _| self.of_range(tree, lo, hi).is_some());
         if deleted {
             return Some(ConflictKind::Key);
@@ -232,7 +262,7 @@ impl ReadIndex {
 
     /// Whether a tree was read.
     pub fn has_tree(&self, tree: TreeId) -> bool {
-        self.0.contains_key(&tree)
+        self.place(tree).is_ok()
     }
 }
 
@@ -323,7 +353,8 @@ impl Reader {
         if at <= since {
             return Ok(None);
         }
-        for (&id, of) in &reads.0 {
+        for (id, of) in &reads.0 {
+            let id = *id;
             let Some(tree) = pinned.view.find(id) else {
                 // The keyspace was cleared or dropped.
                 return Ok(Some(Change { tree: id, kind: ConflictKind::Keyspace }));

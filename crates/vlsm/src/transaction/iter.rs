@@ -51,7 +51,7 @@ impl Transaction {
             back: None,
             own: match planted::is(Bug::OwnWriteUnseen) || place.is_err() {
                 true => Arc::default(),
-                false => self.own.clone(),
+                false => self.own().clone(),
             },
             now: self.snapshot.held.at.now,
             info,

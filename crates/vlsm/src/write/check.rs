@@ -1,7 +1,8 @@
 //! The check of a transaction's reads against batches that are not visible yet.
 //!
 //! A transaction may commit if nothing that it read has changed since its snapshot, up to the place
-//! of its own batch in the order of all batches:
+//! of its own batch in the order of all batches. If no other batch was sequenced since, nothing has
+//! changed, and that is all ([`Condition::NoneSince`]). Otherwise:
 //! 1. [`Writer::begin_check`], in the sequencing step: from this sequence number on, every batch
 //!    that is sequenced leaves a note of its keys. Then it waits until all earlier batches are
 //!    visible.
@@ -19,6 +20,7 @@
 //! sequencing lock, for a few pointers. The count `active` is raised in the sequencing step, so
 //! that no batch after it is missed.
 
+use crate::log::sequence::Sequence;
 use crate::memtable::Memtable;
 use crate::read::changes::{Change, ReadIndex};
 use crate::sync::Mutex;
@@ -179,6 +181,7 @@ impl Recent {
         self.notes.lock().notes.len()
     }
 
+    /// Marks the begin of a check, in the sequencing step: batches from this number on leave notes.
     fn begin(&self, from: Seq) {
         self.active.fetch_add(1, Ordering::Relaxed);
         *self.notes.lock().checks.entry(from).or_default() += 1;
@@ -298,7 +301,44 @@ impl Check<'_> {
     }
 }
 
+/// What has to hold when a batch gets its sequence numbers.
+#[derive(Clone, Copy)]
+pub(super) enum Condition<'a> {
+    /// Nothing: it is no transaction, or one that has read nothing.
+    None,
+    /// No other batch has a number after that of the transaction's snapshot.
+    NoneSince(Seq),
+    /// The transaction's check passes.
+    Passed(&'a Check<'a>),
+}
+
 impl Writer {
+    /// Step 3, in the sequencing step. Or if no other batch may have come since the snapshot and
+    /// one has, the first part of step 1: the number from which on there are notes.
+    ///
+    /// # Errors
+    /// As [`Check::search`].
+    pub(super) fn test(
+        &self,
+        condition: Condition<'_>,
+        sequence: &Sequence,
+    ) -> Result<Option<Seq>> {
+        let since = match condition {
+            Condition::None => return Ok(None),
+            Condition::Passed(check) => return check.pass().map(|()| None),
+            Condition::NoneSince(seq) => seq,
+        };
+        let last = match planted::is(Bug::UnseenOverlooked) {
+            true => self.views.visible(),
+            false => Seq(sequence.next_seq - 1),
+        };
+        Ok((last > since).then(|| {
+            let from = Seq(sequence.next_seq);
+            self.recent.begin(from);
+            from
+        }))
+    }
+
     /// Step 1. Everything before the check is visible when this returns.
     ///
     /// # Errors
@@ -315,6 +355,19 @@ impl Writer {
             self.recent.begin(from);
             from
         };
+        self.check_from(from, reads, give_up)
+    }
+
+    /// The same, after [`Recent::begin`].
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub(super) fn check_from<'a>(
+        &'a self,
+        from: Seq,
+        reads: &'a ReadIndex,
+        give_up: Option<Duration>,
+    ) -> Result<Check<'a>> {
         let searched = AtomicU64::new(from.0 - 1);
         let check = Check { writer: self, reads, from, searched };
         self.await_earlier(Seq(from.0 - 1), give_up)?;

@@ -32,7 +32,7 @@ use crate::shared::latency::Timed;
 use crate::sync::atomic::Ordering;
 use crate::write::Writer;
 use crate::write::batch::{Batch, Entry};
-use crate::write::check::Check;
+use crate::write::check::Condition;
 use crate::write::large::Prepared;
 use crate::write::needs::{Needs, needs_of};
 use crate::write::publish::IN_FLIGHT_MAX;
@@ -67,6 +67,9 @@ enum Attempt {
     Sequenced(Sequenced),
     /// One of its trees is a former one of its keyspace, which was cleared or dropped.
     Moved,
+    /// Other batches were sequenced since the transaction's snapshot. Its check has begun, with
+    /// the notes from this number on.
+    Outrun(Seq),
     /// There is no room in a memtable for now, and why.
     Full(WaitCause),
     /// Too many batches are on their way to being published.
@@ -94,8 +97,8 @@ pub(crate) struct Basis<'a> {
 /// How often a commit begins its check at most, while notes are lost.
 const CHECKS: u32 = 8;
 
-/// A batch, with the check of its transaction if it is one.
-type Checked<'a> = (&'a Batch, Option<&'a Check<'a>>);
+/// A batch and its condition.
+type Checked<'a> = (&'a Batch, Condition<'a>);
 
 /// A batch after stage 1.
 enum Staged {
@@ -184,7 +187,7 @@ impl Writer {
         };
         let staged = self.stage(batch, durability).map_err(give_back)?;
         let sequenced = match basis {
-            None => self.sequence((batch, None), &staged, durability, give_up),
+            None => self.sequence((batch, Condition::None), &staged, durability, give_up),
             Some(basis) => self.sequence_checked(batch, basis, &staged, durability, give_up),
         };
         let sequenced = sequenced.map_err(|error| {
@@ -284,7 +287,8 @@ impl Writer {
         result
     }
 
-    /// Stage 2 of a transaction, with a check before it and in it.
+    /// Stage 2 of a transaction: at once if no batch was sequenced since its snapshot, because then
+    /// nothing has changed; otherwise with a check before it and in it.
     fn sequence_checked(
         self: &Arc<Self>,
         batch: &Batch,
@@ -294,16 +298,29 @@ impl Writer {
         give_up: Option<Duration>,
     ) -> Result<Option<Sequenced>> {
         let mut since = basis.since;
+        let mut begun = None;
+        if self.views.visible() == since {
+            let batch = (batch, Condition::NoneSince(since));
+            match self.try_sequence(batch, staged, durability)? {
+                Attempt::Sequenced(sequenced) => return Ok(Some(sequenced)),
+                Attempt::Outrun(from) => begun = Some(from),
+                _ => {}
+            }
+        }
         let mut checks = 1;
         loop {
-            let check = self.begin_check(basis.reads, give_up)?;
+            let check = match begun.take() {
+                Some(from) => self.check_from(from, basis.reads, give_up)?,
+                None => self.begin_check(basis.reads, give_up)?,
+            };
             if let Some(change) = (basis.changed)(since)? {
                 return Err(self.conflict(change));
             }
             self.shared.env.interleave();
             let searched = check.search();
-            let sequenced = searched
-                .and_then(|()| self.sequence((batch, Some(&check)), staged, durability, give_up));
+            let sequenced = searched.and_then(|()| {
+                self.sequence((batch, Condition::Passed(&check)), staged, durability, give_up)
+            });
             if !check.is_lost() || checks == CHECKS {
                 return sequenced;
             }
@@ -343,7 +360,7 @@ impl Writer {
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {
-                Attempt::Sequenced(_) | Attempt::Moved => {}
+                Attempt::Sequenced(_) | Attempt::Moved | Attempt::Outrun(_) => {}
                 Attempt::Crowded => {
                     cause = WaitCause::WalQueue;
                     self.publisher.wait(published, give_up);
@@ -369,13 +386,15 @@ impl Writer {
         staged: &Staged,
         durability: Durability,
     ) -> Result<Attempt> {
-        let (batch, check) = batch;
+        let (batch, condition) = batch;
         let mut sequence = self.log.sequence();
         self.check_open()?;
         if self.publisher.in_flight(sequence.next_ticket) >= IN_FLIGHT_MAX {
             return Ok(Attempt::Crowded);
         }
-        check.map_or(Ok(()), Check::pass)?;
+        if let Some(from) = self.test(condition, &sequence)? {
+            return Ok(Attempt::Outrun(from));
+        }
         if self.names_former(batch) {
             return Ok(Attempt::Moved);
         }
