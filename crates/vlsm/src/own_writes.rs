@@ -65,7 +65,7 @@ impl Say {
 }
 
 impl OwnWrites {
-    /// Adds the entries that they do not have yet of the transaction's batch, which has `len`.
+    /// Adds the last entries of the transaction's batch, so that all its `len` entries are there.
     pub fn catch_up<'a>(
         this: &mut Arc<Self>,
         len: usize,

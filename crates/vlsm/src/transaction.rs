@@ -87,7 +87,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(5);
 pub struct Transaction {
     snapshot: Snapshot,
     batch: Batch,
-    /// The first writes of the batch, as reads see them. A read adds the writes since the last one.
+    /// The writes of the batch up to the last read, as reads see them. Each read adds later writes.
     own: Mutex<Arc<OwnWrites>>,
     reads: Arc<Mutex<Reads>>,
     /// The number of writes at each savepoint.
@@ -333,13 +333,12 @@ impl Transaction {
             Err(error) => return keys.iter().map(|_| Err(error.clone())).collect(),
         };
         let tree_of = |key: &[u8]| trees.tree(info.region_of(key));
-        let own = self.own();
+        let own = self.own().clone();
         let say = |key: &K| match planted::is(Bug::OwnWriteUnseen) {
             true => Ok(Say::Nothing),
             false => own.say(tree_of(key.as_ref()), key.as_ref(), held.at.now),
         };
         let says: Vec<_> = keys.iter().map(say).collect();
-        drop(own);
         let undecided = |say: &Result<Say>| matches!(say, Ok(Say::Nothing | Say::Operands(_)));
         let asked = keys.iter().zip(&says).filter(|(_, say)| undecided(say));
         let asked: Vec<&[u8]> = asked.map(|(key, _)| key.as_ref()).collect();

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! In memory the common prefix of all separators is kept once. The next eight bytes of each
-//! separator are a number in an array, which is searched first: a second array has every eighth of
-//! them, as many as a line of the processor's cache, so that a search looks at few lines. This
-//! takes about 21 bytes a block with keys of any length.
+//! separator are a number in an array, which is searched first. A second array has every eighth of
+//! these numbers and leads to the right eight, so that a search looks at few lines of the
+//! processor's cache. This takes about 21 bytes a block with keys of any length.
 //!
 //! A file with nothing but range tombstones has no block, and an index without separators.
 //!
@@ -20,7 +20,7 @@
 use super::format::{Damage, common_prefix, put_varint, varint_at};
 use vlsm_core::key::{MAX_KEY_LEN, prefix};
 
-/// The prefixes that a fence stands for: a line of the processor's cache.
+/// The prefixes that a fence stands for: they take as much as a line of the processor's cache.
 const GROUP: usize = 8;
 
 /// Collects separators and extents.

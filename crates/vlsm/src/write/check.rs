@@ -1,8 +1,8 @@
 //! The check of a transaction's reads against batches that are not visible yet.
 //!
 //! A transaction may commit if nothing that it read has changed since its snapshot, up to the place
-//! of its own batch in the order of all batches. If no other batch was sequenced since, nothing has
-//! changed, and that is all ([`Condition::NoneSince`]). Otherwise:
+//! of its own batch in the order of all batches. If no sequence number was given since, nothing has
+//! changed, and no check is needed ([`Condition::NoneSince`]). Otherwise:
 //! 1. [`Writer::begin_check`], in the sequencing step: from this sequence number on, every batch
 //!    that is sequenced leaves a note of its keys. Then it waits until all earlier batches are
 //!    visible.
@@ -181,7 +181,7 @@ impl Recent {
         self.notes.lock().notes.len()
     }
 
-    /// Marks the begin of a check, in the sequencing step: batches from this number on leave notes.
+    /// Begins a check, in the sequencing step: batches from this number on leave notes.
     fn begin(&self, from: Seq) {
         self.active.fetch_add(1, Ordering::Relaxed);
         *self.notes.lock().checks.entry(from).or_default() += 1;
@@ -306,15 +306,16 @@ impl Check<'_> {
 pub(super) enum Condition<'a> {
     /// Nothing: it is no transaction, or one that has read nothing.
     None,
-    /// No other batch has a number after that of the transaction's snapshot.
+    /// No sequence number was given after that of the transaction's snapshot.
     NoneSince(Seq),
     /// The transaction's check passes.
     Passed(&'a Check<'a>),
 }
 
 impl Writer {
-    /// Step 3, in the sequencing step. Or if no other batch may have come since the snapshot and
-    /// one has, the first part of step 1: the number from which on there are notes.
+    /// Tests the condition, in the sequencing step. If a number was given after the snapshot's, it
+    /// begins the check and returns its first number; the caller goes on with it
+    /// ([`Writer::check_from`]).
     ///
     /// # Errors
     /// As [`Check::search`].
@@ -358,7 +359,8 @@ impl Writer {
         self.check_from(from, reads, give_up)
     }
 
-    /// The same, after [`Recent::begin`].
+    /// The rest of step 1, for a check that began at this number ([`Recent::begin`]) and that this
+    /// call ends if it fails.
     ///
     /// # Errors
     /// [`Error::Busy`].

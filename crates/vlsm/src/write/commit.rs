@@ -360,7 +360,8 @@ impl Writer {
                 return Err(Error::Busy { waited, cause: cause.name() });
             }
             match attempt {
-                Attempt::Sequenced(_) | Attempt::Moved | Attempt::Outrun(_) => {}
+                Attempt::Sequenced(_) | Attempt::Moved => {}
+                Attempt::Outrun(_) => unreachable!("this batch may come after others"),
                 Attempt::Crowded => {
                     cause = WaitCause::WalQueue;
                     self.publisher.wait(published, give_up);

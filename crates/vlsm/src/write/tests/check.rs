@@ -2,12 +2,15 @@
 
 use super::{Alone, TREE, with};
 use crate::bounds::KeyBounds;
-use crate::options::Durability;
+use crate::options::{Durability, WriteOptions};
 use crate::read::changes::{RangeRead, ReadIndex, Reads};
 use crate::write::batch::Batch;
 use crate::write::check::{Check, Recent};
+use crate::write::commit::Basis;
+use std::cell::Cell;
 use std::sync::Arc;
-use vlsm_core::{Bytes, ConflictKind, Error, Kind};
+use std::time::Duration;
+use vlsm_core::{Bytes, ConflictKind, Error, Kind, Seq};
 use vlsm_disk::wal::LARGE_BATCH;
 
 /// The key `c` and the range from `g` up to `j`.
@@ -87,6 +90,41 @@ fn a_barrier_counts_as_a_change_of_its_trees() {
     assert_eq!(found(&check), None);
     drop(alone.writer.raise_barrier(&[TREE], &[]).unwrap());
     assert_eq!(found(&check), Some(ConflictKind::Unchecked));
+}
+
+/// Commits a transaction that has read at this number. Returns its result, and whether it looked
+/// for changes, of which there are none.
+fn commit(alone: &Alone, since: Seq, options: WriteOptions) -> (Result<(), Error>, bool) {
+    let (reads, looked) = (reads(), Cell::new(false));
+    let mut batch = Batch::new();
+    batch.add_put(&alone.keyspace, b"c", b"2");
+    let changed = |_| {
+        looked.set(true);
+        Ok(None)
+    };
+    let basis = Basis { reads: &reads, since, changed: &changed };
+    let result = alone.writer.write_checked(&batch, options, Some(&basis));
+    assert!(!alone.writer.recent.is_active(), "its check has ended");
+    (result, looked.get())
+}
+
+#[test]
+fn a_commit_checks_nothing_if_no_number_was_given_since() {
+    let alone = alone();
+    let options = with(Durability::Lazy);
+    let visible = || alone.writer.views.visible();
+    write(&alone, "put c", false);
+    let before = visible();
+    assert!(matches!(commit(&alone, before, options), (Ok(()), false)));
+    assert_eq!(visible(), Seq(before.0 + 1));
+    assert!(matches!(commit(&alone, before, options), (Ok(()), true)), "the first outran it");
+    // A number that is given, and not visible.
+    let barrier = alone.writer.raise_barrier(&[TREE], &[]).unwrap();
+    let deadline = Some(Duration::from_millis(1));
+    let (result, looked) = commit(&alone, visible(), WriteOptions { deadline, ..options });
+    assert!(matches!(result, Err(Error::Busy { .. })) && !looked, "{result:?}");
+    drop(barrier);
+    assert!(matches!(commit(&alone, visible(), options), (Ok(()), false)));
 }
 
 #[test]
