@@ -158,7 +158,7 @@ impl<C: Cursor> MergeCursor<C> {
         self.order[at] = head;
     }
 
-    /// Makes the list anew.
+    /// Fills the list with the heads of all sources, in order.
     fn sort(&mut self) {
         let mut order = std::mem::take(&mut self.order);
         let valid = (0..self.sources.len()).filter(|source| self.sources[*source].valid());

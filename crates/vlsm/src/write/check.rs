@@ -301,7 +301,7 @@ impl Check<'_> {
     }
 }
 
-/// What has to hold when a batch gets its sequence numbers.
+/// The condition under which a batch gets its sequence numbers.
 #[derive(Clone, Copy)]
 pub(super) enum Condition<'a> {
     /// Nothing: it is no transaction, or one that has read nothing.
