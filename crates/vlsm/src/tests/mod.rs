@@ -12,14 +12,14 @@
 
 mod scenarios;
 
-use crate::sync::{Race, plant};
+use crate::sync::{Mutex, Race, plant};
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
-use shuttle::sync::{Condvar, Mutex};
+use shuttle::sync::Condvar;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use vlsm_disk::env::{Condition, Env, Join, Priority};
 use vlsm_disk::fs::Fs;
@@ -85,6 +85,8 @@ impl Join for Thread {
     }
 }
 
+/// A thread that panics latches the store, which notifies its conditions, some of them twice: a
+/// poisoned lock would be a panic in a panic.
 struct ShuttleCondition {
     epoch: Mutex<u64>,
     changed: Condvar,
@@ -93,7 +95,7 @@ struct ShuttleCondition {
 
 impl Condition for ShuttleCondition {
     fn epoch(&self) -> u64 {
-        *self.epoch.lock().unwrap()
+        *self.epoch.lock()
     }
 
     fn wait(&self, epoch: u64, deadline: Option<Duration>) -> bool {
@@ -102,20 +104,20 @@ impl Condition for ShuttleCondition {
             self.clock.fetch_max(deadline.as_micros() as u64, Relaxed);
             return self.epoch() != epoch;
         }
-        let mut now = self.epoch.lock().unwrap();
+        let mut now = self.epoch.lock();
         while *now == epoch {
-            now = self.changed.wait(now).unwrap();
+            now = self.changed.wait(now).unwrap_or_else(PoisonError::into_inner);
         }
         true
     }
 
     fn notify(&self) {
-        *self.epoch.lock().unwrap() += 1;
+        *self.epoch.lock() += 1;
         self.changed.notify_all();
     }
 
     fn notify_one(&self) {
-        *self.epoch.lock().unwrap() += 1;
+        *self.epoch.lock() += 1;
         self.changed.notify_one();
     }
 }
