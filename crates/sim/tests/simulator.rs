@@ -83,6 +83,9 @@ fn every_answer_is_right_whatever_crashes() {
         for work in ["Flush", "Compact", "TrivialMove", "latched"].iter().chain(&full).chain(&wal) {
             assert!(tally.work.contains_key(*work), "{work}: not once");
         }
+    }
+    // The rarest class of faults comes once in a few hundred stories.
+    if count >= 1000 {
         for (kind, name, _) in CLASSES {
             let class = kind.class(name);
             assert!(tally.faults.contains_key(&class), "{class}: not once");
