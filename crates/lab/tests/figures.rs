@@ -9,7 +9,7 @@ use synthetic::{Shape, phase, report, show};
 use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::claims::{self, Reason, Reasons};
 use vlsm_lab::figures::judge::{Rounds, judge};
-use vlsm_lab::figures::result::{FigureResult, Verdict};
+use vlsm_lab::figures::result::{ClaimResult, FigureResult, Verdict};
 use vlsm_lab::figures::{self, Setting, conditions, matrix, page, text};
 use vlsm_lab::scale::Scale;
 use vlsm_measure::metrics::Percentiles;
@@ -37,7 +37,7 @@ fn made_up(run: &RunSpec, round: u64) -> Report {
     report
 }
 
-fn result_of(id: &str, scale: Scale, rounds: u64, change: fn(&mut Report)) -> FigureResult {
+fn result_of(id: &str, scale: Scale, rounds: u64, change: impl Fn(&mut Report)) -> FigureResult {
     let setting = setting(scale);
     let entry = figures::named(id).expect("it exists");
     let figure = (entry.build)(&setting);
@@ -200,6 +200,26 @@ fn every_run_of_every_figure_asks_for_what_can_be_opened() {
     }
 }
 
+/// A limited device bounds what a closed loop can write, and so the room that a run may need.
+#[test]
+fn a_run_needs_no_more_room_than_its_device_passes() {
+    let setting = setting(Scale::SMALL_SSTS);
+    let runs = (figures::named("cruise-12").expect("it exists").build)(&setting).runs();
+    let run = runs.first().expect("it has runs");
+    let limit = run.limits.device.expect("its device is limited");
+    let second = |step: &Step| match step {
+        Step::Phase(phase) => phase.seconds.expect("phases with an end"),
+        _ => 0.0,
+    };
+    let seconds: f64 = run.steps.iter().map(second).sum();
+    // Each record passes twice, and a compaction has its inputs and its outputs at once.
+    let passed = (seconds * limit as f64) as u64 + 2 * run.loaded_bytes() + (1 << 29);
+    assert_eq!(run.disk_needed() >> 20, passed >> 20);
+    let mut fast = (**run).clone();
+    fast.limits.device = None;
+    assert!(fast.disk_needed() > run.disk_needed(), "{}", fast.disk_needed());
+}
+
 /// The variants of vLSM keep their ratios at any scale, and no two are the same.
 #[test]
 fn variants_of_vlsm_are_the_ones_they_are_named_for() {
@@ -264,6 +284,34 @@ fn levels_have_to_be_full_when_they_can_be() {
     assert!(judged.claims.iter().all(|claim| claim.verdict != Verdict::NotMeasured));
 }
 
+/// A level that holds as much as those of other stores is full, even if its target has grown with
+/// the memtables.
+#[test]
+fn levels_whose_targets_follow_the_memtables_are_full_by_their_first_targets() {
+    let grown = |profile: &'static str| {
+        move |report: &mut Report| {
+            if report.method.spec.as_ref().is_none_or(|spec| spec.store.config != profile) {
+                return;
+            }
+            for level in report.phases.iter_mut().flat_map(|phase| &mut phase.store.levels) {
+                level.target = level.target.map(|target| 8 * target);
+            }
+        }
+    };
+    let result = |profile| result_of("adoc-1", Scale::SMALL_SSTS, 3, grown(profile));
+    // The others need the work that a run left, of which these reports say nothing.
+    let stalls = |profile| {
+        let ClaimResult { verdict, missing, .. } = result(profile).claims.swap_remove(1);
+        (verdict, missing.unwrap_or_default())
+    };
+    let none = stalls("no such profile");
+    assert!(none.0 != Verdict::NotMeasured, "{none:?}");
+    assert_eq!(stalls("adoc"), none);
+    let fixed = stalls("rocksdb-auto");
+    assert_eq!(fixed.0, Verdict::NotMeasured);
+    assert!(fixed.1.contains("a level that is not the last"), "{fixed:?}");
+}
+
 #[test]
 fn a_claim_about_a_phase_that_left_debt_is_not_judged() {
     // L1 ends at nearly six targets, in RocksDB's shape alone.
@@ -295,7 +343,9 @@ fn a_claim_about_a_phase_that_left_debt_is_not_judged() {
             phase.settled = Some(phase.amplification);
         }
     }
-    let verdict = |change| result_of("vlsm-13", Scale::SMALL_SSTS, 3, change).claims[0].verdict;
+    let verdict = |change: fn(&mut Report)| {
+        result_of("vlsm-13", Scale::SMALL_SSTS, 3, change).claims[0].verdict
+    };
     assert_eq!(verdict(owing), Verdict::DebtLeft);
     assert!([Verdict::Holds, Verdict::DoesNotHold].contains(&verdict(waited)));
 }
@@ -428,7 +478,8 @@ fn a_stall_is_one_that_was_seen() {
         ("silk-10", Verdict::DoesNotHold, Verdict::Holds),
         ("dlc-8", Verdict::DoesNotHold, Verdict::Holds),
     ] {
-        let verdict = |change| result_of(id, Scale::CAMPAIGN, 3, change).claims[0].verdict;
+        let verdict =
+            |change: fn(&mut Report)| result_of(id, Scale::CAMPAIGN, 3, change).claims[0].verdict;
         assert_eq!((verdict(|_| ()), verdict(steady)), (with_stalls, without), "{id}");
     }
 }

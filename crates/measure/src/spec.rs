@@ -50,8 +50,11 @@ impl RunSpec {
     /// because a compaction has its inputs and its outputs at once.
     #[must_use]
     pub fn disk_needed(&self) -> u64 {
-        let written: u64 = self.steps.iter().map(Step::writes_at_most).sum();
-        let bytes = (written as f64 * self.data.pair_bytes()) as u64;
+        // A record passes the device twice at least: in a flush, and in the WAL or in a merge.
+        let pair = self.data.pair_bytes();
+        let passes = self.limits.device.map_or(f64::INFINITY, |limit| limit as f64 / 2.0 / pair);
+        let written: u64 = self.steps.iter().map(|step| step.writes_at_most(passes)).sum();
+        let bytes = (written as f64 * pair) as u64;
         let bytes = bytes.saturating_add(self.loaded_bytes());
         bytes.saturating_mul(2).saturating_add(1 << 29)
     }
@@ -129,8 +132,8 @@ impl RunSpec {
 }
 
 impl Step {
-    /// The largest number of records that it may write.
-    fn writes_at_most(&self) -> u64 {
+    /// The largest number of records that it may write, if the device passes so many in a second.
+    fn writes_at_most(&self, passes: f64) -> u64 {
         let Self::Phase(phase) = self else { return 0 };
         // Count half of the updates: they overwrite records and are mostly merged away.
         let workload = &phase.workload;
@@ -144,7 +147,8 @@ impl Step {
             _ => FASTEST,
         };
         let by_time = phase.seconds.map_or(u64::MAX, |seconds| (seconds * rate) as u64);
-        (phase.ops.unwrap_or(u64::MAX).min(by_time) as f64 * share) as u64
+        let asked = phase.ops.unwrap_or(u64::MAX).min(by_time) as f64 * share;
+        asked.min(phase.seconds.map_or(f64::INFINITY, |seconds| seconds * passes)) as u64
     }
 
     /// The approximate seconds that it takes.

@@ -70,13 +70,15 @@ fn lets_l1_wait(options: &PolicyOptions) -> bool {
 
 /// SILK as written under 80 % of the sustained rate. Without valleys L1 grows by its target and
 /// more in each unit, because L0→L1 is always due; with a quarter of the time in valleys it stays
-/// at a few targets. All debt is paid when the load ends.
+/// at a few targets. With turns (rule 8) L1 grows more slowly. All debt is paid when the load ends.
 #[test]
 fn silk_compacts_l1_in_valleys() {
     let base = base("silk");
     assert!(lets_l1_wait(&base.options));
-    let l1_after = |valley: f64| {
-        let mut plant = base.plant(&[1.0]);
+    let l1_after = |valley: f64, overtakes: u32| {
+        let mut options = base.options.clone();
+        options.schedules.silk.overtakes_max = overtakes;
+        let mut plant = base.plant_with(options.build().expect("legal options"), &[1.0]);
         for _ in 0..6 {
             plant.run(Load::writes(0.8 * base.sustained), (1.0 - valley) * base.unit);
             plant.run(Load::writes(0.05 * base.sustained), valley * base.unit);
@@ -86,8 +88,11 @@ fn silk_compacts_l1_in_valleys() {
         assert_eq!(plant.finish(DRAIN * base.unit), Faults::new());
         l1
     };
-    let (without, with) = (l1_after(0.0), l1_after(0.25));
+    let (without, with) = (l1_after(0.0, 0), l1_after(0.25, 0));
     assert!(without > 20.0 && with < 8.0, "L1 at {without:.1} and {with:.1} targets");
+    let (four, one) = (l1_after(0.0, 4), l1_after(0.0, 1));
+    let slower = (four / without, one / without);
+    assert!((0.7..0.9).contains(&slower.0) && (0.4..0.65).contains(&slower.1), "{slower:?}");
 }
 
 /// Readers that never leave the device, over a tree with bounds: SILK as written pauses what the

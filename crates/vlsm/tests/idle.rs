@@ -9,11 +9,16 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use vlsm::{ByteCount, Db};
 
-/// How often each thread but this one has gone to sleep, by its name and number.
+/// How often each thread has gone to sleep, by its name and number; without this one, and without
+/// the first one, which waits for this one and says after a minute that it still does.
 fn sleeps() -> BTreeMap<String, u64> {
     let this = std::fs::read_link("/proc/thread-self").unwrap();
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap());
-    let others = tasks.filter(|task| Some(&*task.file_name()) != this.file_name());
+    let first = std::process::id().to_string();
+    let others = tasks.filter(|task| {
+        let name = task.file_name();
+        Some(&*name) != this.file_name() && *name != *first
+    });
     let count = |task: std::fs::DirEntry| {
         let status = std::fs::read_to_string(task.path().join("status")).ok()?;
         let of =

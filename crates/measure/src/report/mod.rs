@@ -368,16 +368,16 @@ impl PhaseReport {
     /// counts, because the size of a level varies. An SST is added, because a level may be short of
     /// its target by what does not fit as a whole, which is a quarter of an L1 of four SSTs. A
     /// level that was the last one when the phase began need not have been full then, so it has no
-    /// first share.
-    #[must_use]
-    pub fn fullness(&self) -> Vec<(u8, Option<f64>, f64)> {
+    /// first share. A level counts as full with `enough` bytes, even if its target is larger.
+    fn fullness(&self, enough: impl Fn(usize) -> Option<u64>) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
         let levels = &self.store.levels;
         let last = levels.iter().rposition(|level| level.bytes > 0).unwrap_or(0);
         let first = self.samples.first();
         let last_at_first = first.and_then(|sample| sample.levels.iter().rposition(|b| *b > 0));
         let full = |level: usize| {
-            let target = levels[level].target.filter(|target| *target > 0)? as f64;
+            let target = levels[level].target.filter(|target| *target > 0)?;
+            let target = enough(level).map_or(target, |enough| target.min(enough)) as f64;
             let sst = levels[level].bytes as f64 / levels[level].tables.max(1) as f64;
             let share = |from, to| {
                 let within = self.samples.iter().filter(|sample| (from..=to).contains(&sample.at));
@@ -446,6 +446,20 @@ impl Method {
 }
 
 impl Report {
+    /// How full the levels of a phase were, as [`PhaseReport::fullness`] says. Where targets follow
+    /// the memtables (ADOC), the targets of a level with the first memtables are enough: other
+    /// stores have these all the time, and a level never fills a target that grows ahead of it.
+    #[must_use]
+    pub fn fullness(&self, phase: &PhaseReport) -> Vec<(u8, Option<f64>, f64)> {
+        let policy = self.method.spec.as_ref().map(|spec| &spec.store.options.policy);
+        let follows = policy.filter(|policy| policy.shapes.tiered_l0.follow_memtables);
+        let levels = follows.map(|policy| (policy.tree.l1_bytes.0, policy.tree.growth));
+        phase.fullness(|level| {
+            let (l1, growth) = levels?;
+            Some(l1.saturating_mul(growth.saturating_pow(level as u32 - 1)))
+        })
+    }
+
     /// Bytes of files ÷ bytes of live pairs.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {

@@ -15,6 +15,9 @@ use vlsm_core::{Bytes, Micros};
 const LABEL: usize = 26;
 const COLUMN: usize = 22;
 
+/// The memory of a process beside its store's, with which a report compares.
+const PROCESS_BYTES: u64 = 16 << 20;
+
 /// The table of a report.
 #[must_use]
 pub fn render(report: &Report) -> String {
@@ -223,7 +226,7 @@ fn whole_run(report: &Report, out: &mut String) {
         "SSTs out of L1",
         (out > 0).then(|| format!("{}: {} % poor", grouped(out), percent(poor, out))),
     );
-    said("peak memory", report.peak_memory.map(|memory| format!("{} (process)", Bytes(memory))));
+    said("peak memory", report.peak_memory.map(|memory| peak_memory(memory, store.memory.limit)));
     if store.memory.limit > 0 {
         let (peak, limit) = (store.memory.peak, store.memory.limit);
         let percent = peak as f64 / limit as f64 * 100.0;
@@ -235,6 +238,18 @@ fn whole_run(report: &Report, out: &mut String) {
         }
     }
     said("data", Some(report.data.clone()));
+}
+
+/// The peak of the process's memory, the driver's included. A store with a limit (none if 0) aims
+/// to stay within a twentieth of it more and the memory of the process itself.
+fn peak_memory(peak: u64, limit: u64) -> String {
+    let bound = limit + limit / 20 + PROCESS_BYTES;
+    let promise = match (limit, peak <= bound) {
+        (0, _) => return format!("{} (process)", Bytes(peak)),
+        (_, true) => "within",
+        (_, false) => "above",
+    };
+    format!("{} (process), {promise} its limit × 1.05 + 16 MB: {}", Bytes(peak), Bytes(bound))
 }
 
 fn waited(store: &StoreStats) -> String {

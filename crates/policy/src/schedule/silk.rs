@@ -84,7 +84,7 @@
 //! L1 grows as long as the load lasts, and it is compacted in the next valley. That is the paper's
 //! own limit: "the system cannot allocate enough resources to the internal work" in long peaks
 //! (§6.4). With a quarter of the time in valleys L1 stays at a few targets. Rule 8 slows the growth
-//! by a fifth (4 overtakes) to a third (1), and does not end it. Where no L0→L1 is due nothing of
+//! by a fifth (4 overtakes) to a half (1), and does not end it. Where no L0→L1 is due nothing of
 //! this happens, and where levels are bounded the shape proposes none while L1 is full.
 //!
 //! Liveness. Each decision names the paused jobs anew, by the I in force. While a job exists, even

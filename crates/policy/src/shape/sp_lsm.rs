@@ -21,6 +21,8 @@
 //! - §VI.B gives the order of tasks in two sentences, of the farthest level and of 5 times. The
 //!   published code orders by RocksDB's scores, with memtables in the place of L0's files. So rule
 //!   3 is by scores, and both sentences hold;
+//! - where the published code estimates the rate, level 0 scores by files ÷ 4, so twelve memtables
+//!   in their place would score 3. Our score is 1 at the watermark that the admission aims at;
 //! - the paper does not say how many memtables go at once. All that are ready go, because each
 //!   additional one saves a rewrite of L1. The longer a merge takes, the more memtables wait for
 //!   the next one. The published code starts at 4 (RocksDB's trigger): `gather = 4`;
