@@ -5,8 +5,8 @@
 //! 3. Run each requested workload. Wait for background work again.
 //! 4. Print the report; remove the store unless it is to be kept.
 //!
-//! Ctrl-C ends the running phase; the report covers the work up to then, and the store is removed
-//! as usual. A second Ctrl-C removes the store and ends the program at once.
+//! Ctrl-C or SIGTERM ends the running phase; the report covers the work up to then, and the store is
+//! removed as usual. A second one removes the store and ends the program at once.
 
 pub mod args;
 
@@ -15,6 +15,7 @@ pub mod work;
 
 pub use args::Args;
 
+use crate::interrupt;
 use args::Folder;
 use live::Live;
 use std::io::Write;
@@ -72,10 +73,11 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// A flag that Ctrl-C sets. A second Ctrl-C removes the temporary folder and ends the program.
+/// A flag that Ctrl-C or SIGTERM sets. A second one removes the temporary folder and ends the
+/// program.
 fn stop_flag(temporary: Option<PathBuf>) -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    ctrlc::set_handler(move || {
+    interrupt::at_end(move || {
         if STOP.swap(true, Relaxed) {
             if let Some(folder) = &temporary
                 && !removed(folder)

@@ -1,20 +1,41 @@
-//! Ctrl-C in a shell ends the command, not the program.
+//! Signals that ask the program to end, and Ctrl-C in the shell, which ends the command only.
+//!
+//! Long programs end with a report and remove their data ([`at_end`]). In the shell:
 //!
 //! 1. The shell listens once ([`listen`]) and resets the flag before each command ([`reset`]).
 //! 2. Long commands check the flag between two records ([`check`]).
 //! 3. A second Ctrl-C during one command ends the program, because some work, such as a compaction,
 //!    cannot be interrupted. The store is then as after any crash of the process: nothing is lost.
 //!
-//! Outside of a shell nothing listens, and Ctrl-C ends the program at once.
+//! Other commands do not listen, so a signal ends the program at once.
 
 use crate::failure::{Failure, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 
+/// Calls `act` on a thread of its own for each Ctrl-C, and for each SIGTERM, which `timeout` and
+/// service managers send.
+///
+/// # Errors
+/// The system refuses to listen, or the thread.
+pub fn at_end(act: impl FnMut() + Send + 'static) -> io::Result<()> {
+    at_each(&[SIGINT, SIGTERM], act)
+}
+
+fn at_each(signals: &[i32], mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::new(signals)?;
+    let listen = move || signals.forever().for_each(|_| act());
+    let thread = std::thread::Builder::new().name("vlsm-signals".into());
+    thread.spawn(listen).map(drop)
+}
+
 /// Begins to listen for Ctrl-C.
-pub fn listen() -> Result {
-    let listening = ctrlc::set_handler(|| {
+pub(crate) fn listen() -> Result {
+    let listening = at_each(&[SIGINT], || {
         if ASKED.swap(true, Relaxed) {
             std::process::exit(130);
         }
@@ -23,12 +44,12 @@ pub fn listen() -> Result {
 }
 
 /// Forgets an earlier Ctrl-C.
-pub fn reset() {
+pub(crate) fn reset() {
     ASKED.store(false, Relaxed);
 }
 
 /// Fails if the user has asked to end the command.
-pub fn check() -> Result {
+pub(crate) fn check() -> Result {
     match ASKED.load(Relaxed) {
         true => Err(Failure::new("interrupted")),
         false => Ok(()),

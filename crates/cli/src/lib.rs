@@ -27,7 +27,7 @@ mod generate;
 mod import;
 mod ingest;
 mod inspect;
-mod interrupt;
+pub mod interrupt;
 mod keyspaces;
 pub mod lines;
 mod output;

@@ -11,6 +11,16 @@ use std::time::Duration;
 /// The first Ctrl-C ends the phase, the second one the program, at any point.
 #[test]
 fn a_second_interrupt_leaves_no_temporary_store() {
+    leaves_nothing("-INT", "-INT");
+}
+
+/// As `timeout` ends a program, and a user who cannot wait for that.
+#[test]
+fn a_termination_leaves_no_temporary_store() {
+    leaves_nothing("-TERM", "-INT");
+}
+
+fn leaves_nothing(first: &str, second: &str) {
     let world = World::new();
     let temp = world.path("temp");
     std::fs::create_dir(&temp).unwrap();
@@ -25,8 +35,8 @@ fn a_second_interrupt_leaves_no_temporary_store() {
         let mut command = world.command(&["bench", "--pairs", "1m", "--seconds", "1"]);
         let mut bench = command.env("TMPDIR", &temp).spawn().unwrap();
         let id = bench.id().to_string();
-        let interrupt = || {
-            let kill = Command::new("kill").args(["-INT", &id]).status();
+        let interrupt = |signal: &str| {
+            let kill = Command::new("kill").args([signal, &id]).status();
             assert!(kill.unwrap().success());
         };
         while !entries(&temp).iter().any(|store| entries(store).len() > 3) {
@@ -34,8 +44,8 @@ fn a_second_interrupt_leaves_no_temporary_store() {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_millis(50));
-        interrupt();
-        interrupt();
+        interrupt(first);
+        interrupt(second);
         codes.push(bench.wait().unwrap().code());
         assert_eq!(entries(&temp), Vec::<std::path::PathBuf>::new(), "{codes:?}");
     }

@@ -85,7 +85,7 @@ fn an_interrupted_run_reports_what_it_has_and_removes_its_data() {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(1500));
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
     assert!(kill.unwrap().success());
     assert!(child.wait().unwrap().success());
     let json = std::fs::read_to_string(world.path("out").join("reports.json")).unwrap();

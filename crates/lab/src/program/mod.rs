@@ -94,11 +94,11 @@ fn run(command: Command) -> failure::Result {
     }
 }
 
-/// A flag that Ctrl-C raises. With `twice` a second Ctrl-C ends the program at once; children then
-/// end by themselves.
+/// A flag that Ctrl-C or SIGTERM raises. With `twice` a second one ends the program at once;
+/// children then end by themselves.
 fn stop_flag(twice: bool) -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
-    ctrlc::set_handler(move || {
+    vlsm_cli::interrupt::at_end(move || {
         if STOP.swap(true, Relaxed) && twice {
             std::process::exit(130);
         }
