@@ -5,8 +5,8 @@
 //! 3. Run each requested workload. Wait for background work again.
 //! 4. Print the report; remove the store unless it is to be kept.
 //!
-//! Ctrl-C or SIGTERM ends the running phase; the report covers the work up to then, and the store is
-//! removed as usual. A second one removes the store and ends the program at once.
+//! Ctrl-C or SIGTERM ends the running phase; the report covers the work up to then, and the store
+//! is removed as usual. A second one removes the store and ends the program at once.
 
 pub mod args;
 

@@ -24,6 +24,7 @@
 //!   (`GOMAXPROCS`), as it does for each program in Go; the report has the number.
 
 use super::Kind;
+use crate::native;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -32,7 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use vlsm_measure::child::{Answer, Line};
 use vlsm_measure::clock;
-use vlsm_measure::report::{Method, Report};
+use vlsm_measure::report::{DRIVER, Method, Report};
 use vlsm_measure::spec::RunSpec;
 
 #[cfg(test)]
@@ -87,6 +88,8 @@ pub fn run(
     match answer(spec, dir, stop, tell) {
         Ok(Answer { mut report, failure }) => {
             report.method.version = env!("CARGO_PKG_VERSION").into();
+            let driver = report.method.options.iter_mut().find(|(name, _)| name == DRIVER);
+            driver.into_iter().for_each(|(_, text)| *text += &format!("; {}", native::found(NAME)));
             (report, failure)
         }
         Err(why) => {
