@@ -2,8 +2,8 @@
 //!
 //! Long programs end with a report and remove their data ([`at_end`]). In the shell:
 //!
-//! 1. The shell listens once ([`listen`]) and resets the flag before each command ([`reset`]).
-//! 2. Long commands check the flag between two records ([`check`]).
+//! 1. The shell listens once (`listen`) and resets the flag before each command (`reset`).
+//! 2. Long commands check the flag between two records (`check`).
 //! 3. A second Ctrl-C during one command ends the program, because some work, such as a compaction,
 //!    cannot be interrupted. The store is then as after any crash of the process: nothing is lost.
 //!

@@ -363,12 +363,7 @@ impl PhaseReport {
         }
     }
 
-    /// The fullness of each level that has a target and is not the last one: its number, and the
-    /// shares of its target in the first and in the last fifth of the phase. The fullest moment
-    /// counts, because the size of a level varies. An SST is added, because a level may be short of
-    /// its target by what does not fit as a whole, which is a quarter of an L1 of four SSTs. A
-    /// level that was the last one when the phase began need not have been full then, so it has no
-    /// first share. A level counts as full with `enough` bytes, even if its target is larger.
+    /// See [`Report::fullness`]. A level is full with `enough` bytes, even if its target is larger.
     fn fullness(&self, enough: impl Fn(usize) -> Option<u64>) -> Vec<(u8, Option<f64>, f64)> {
         let end = self.samples.last().map_or(0.0, |sample| sample.at);
         let levels = &self.store.levels;
@@ -446,9 +441,16 @@ impl Method {
 }
 
 impl Report {
-    /// How full the levels of a phase were, as [`PhaseReport::fullness`] says. Where targets follow
-    /// the memtables (ADOC), the targets of a level with the first memtables are enough: other
-    /// stores have these all the time, and a level never fills a target that grows ahead of it.
+    /// The fullness of each level in a phase that has a target and is not the last one: its number,
+    /// and the shares of its target in the first and in the last fifth of the phase. The fullest
+    /// moment counts, because the size of a level varies. An SST is added, because a level may be
+    /// short of its target by what does not fit as a whole, which is a quarter of an L1 of four
+    /// SSTs. A level that was the last one when the phase began need not have been full then, so it
+    /// has no first share.
+    ///
+    /// Where targets follow the memtables (ADOC), the targets of a level with the first memtables
+    /// are enough: other stores have these all the time, and a level never fills a target that
+    /// grows ahead of it.
     #[must_use]
     pub fn fullness(&self, phase: &PhaseReport) -> Vec<(u8, Option<f64>, f64)> {
         let policy = self.method.spec.as_ref().map(|spec| &spec.store.options.policy);
