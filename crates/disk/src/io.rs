@@ -1,8 +1,9 @@
 //! Blocking file calls on threads of their own, so that jobs never wait for the device.
 //!
 //! 1. `submit` queues a closure, returns a [`Pending`], and wakes one idle thread.
-//! 2. The thread runs the closure, stores its result in the pending, and notifies the condition
-//!    given at construction (the workers wait on it).
+//! 2. The thread runs the closure, stores its result in the pending, and notifies the conditions
+//!    given at construction ([`Done`]): that of urgent calls only if the call was one. So a waiter
+//!    for urgent calls does not wake for each piece of a long read or write.
 //! 3. The holder of the pending calls `is_ready` or takes the result.
 //!
 //! Long reads and writes of jobs are *bulk* ([`Ranked::submit_bulk`]). They have a second queue,
@@ -57,8 +58,23 @@ struct Shared {
     priority: Priority,
     /// One condition for each place of a thread, so that a submit wakes only one.
     wake: Vec<Arc<dyn Condition>>,
-    done: Arc<dyn Condition>,
+    done: Done,
     bulk: Bulk,
+}
+
+/// The conditions that ended calls notify.
+#[derive(Clone)]
+pub struct Done {
+    /// Notified by each call.
+    pub each: Arc<dyn Condition>,
+    /// Notified by each call that is not bulk, or is [`Ranked::urgent`]; none if nobody waits.
+    pub urgent: Option<Arc<dyn Condition>>,
+}
+
+impl From<Arc<dyn Condition>> for Done {
+    fn from(each: Arc<dyn Condition>) -> Self {
+        Self { each, urgent: None }
+    }
 }
 
 /// The place of a call in an order.
@@ -76,6 +92,7 @@ struct Queued {
     work: Work,
     rank: Rank,
     way: Way,
+    urgent: bool,
     /// The time of its submission, by the clock of the environment; zero without an order.
     since: Duration,
 }
@@ -152,8 +169,7 @@ impl<T> Slot<T> {
 }
 
 impl IoPool {
-    /// A pool of at most `threads` threads, of which it starts one. Every completion notifies
-    /// `done`.
+    /// A pool of at most `threads` threads, of which it starts one. Ended calls notify `done`.
     ///
     /// # Errors
     /// The system's error if the thread does not start. If later ones do not, the pool goes on with
@@ -162,9 +178,9 @@ impl IoPool {
         env: &Arc<dyn Env>,
         threads: usize,
         priority: Priority,
-        done: Arc<dyn Condition>,
+        done: impl Into<Done>,
     ) -> io::Result<Self> {
-        let threads = threads.max(1);
+        let (threads, done) = (threads.max(1), done.into());
         let wake = (0..threads).map(|_| env.condition(Duration::ZERO)).collect();
         let free = (1..threads).rev().collect();
         let state = Mutex::new(State { free, starting: true, ..State::default() });
@@ -179,13 +195,13 @@ impl IoPool {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        self.put(false, (Rank::Later, Way::Read), move |_| work())
+        self.put((false, true), (Rank::Later, Way::Read), move |_| work())
     }
 
     /// The pool for calls of this rank.
     #[must_use]
     pub fn ranked(&self, rank: Rank) -> Ranked<'_> {
-        Ranked { pool: self, rank }
+        Ranked { pool: self, rank, urgent: false }
     }
 
     /// Puts an order in force, or ends it. `patience` is the longest time for which a write of
@@ -215,7 +231,7 @@ impl IoPool {
 
     fn put<T: Send + 'static>(
         &self,
-        bulk: bool,
+        (bulk, urgent): (bool, bool),
         kind: (Rank, Way),
         work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
@@ -232,7 +248,7 @@ impl IoPool {
             drop(state);
             return Pending::ready(Err(Error::Closed));
         }
-        state.put(bulk, kind, work, || self.shared.bulk.env.now());
+        state.put((bulk, urgent), kind, work, || self.shared.bulk.env.now());
         let idle = state.idle.pop();
         drop(state);
         if let Some(index) = idle {
@@ -247,14 +263,14 @@ impl IoPool {
     /// The closure's error.
     pub fn wait<T>(&self, pending: &Pending<T>) -> Result<T> {
         loop {
-            let epoch = self.shared.done.epoch();
+            let epoch = self.shared.done.each.epoch();
             if pending.is_ready() {
                 let taken = pending.try_take();
                 return taken.unwrap_or_else(|| {
                     Err(Error::Internal("the result of a file call was taken twice".into()))
                 });
             }
-            self.shared.done.wait(epoch, None);
+            self.shared.done.each.wait(epoch, None);
         }
     }
 
@@ -273,15 +289,22 @@ impl IoPool {
 pub struct Ranked<'a> {
     pool: &'a IoPool,
     rank: Rank,
+    urgent: bool,
 }
 
 impl Ranked<'_> {
+    /// The pool for calls that are urgent although they are bulk, or are not ([`Done`]).
+    #[must_use]
+    pub fn urgent(self, urgent: bool) -> Self {
+        Self { urgent, ..self }
+    }
+
     /// Runs a write on a thread of the pool at once, as [`IoPool::submit`].
     pub fn submit_write<T: Send + 'static>(
         self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        self.pool.put(false, (self.rank, Way::Write), move |_| work())
+        self.pool.put((false, true), (self.rank, Way::Write), move |_| work())
     }
 
     /// Runs `work` on a thread of the pool, after all other work. It makes its calls by the
@@ -291,7 +314,7 @@ impl Ranked<'_> {
         way: Way,
         work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        self.pool.put(true, (self.rank, way), work)
+        self.pool.put((true, self.urgent), (self.rank, way), work)
     }
 }
 
@@ -375,6 +398,7 @@ impl Shared {
             match next {
                 Ok((call, is_bulk, other, another)) => {
                     (bulky, first) = (is_bulk, call.is_first_write());
+                    let urgent = self.done.urgent.as_ref().filter(|_| call.urgent);
                     if let Some(other) = other {
                         self.wake[other].notify();
                     }
@@ -383,7 +407,10 @@ impl Shared {
                         let _ = self.start(place);
                     }
                     (call.work)(&self.bulk);
-                    self.done.notify();
+                    if let Some(urgent) = urgent {
+                        urgent.notify();
+                    }
+                    self.done.each.notify();
                     if thread == Thread::Lent {
                         self.state.lock().end_call(bulky, first);
                         return Next::GoOn;
@@ -400,7 +427,7 @@ impl Shared {
 impl State {
     fn put(
         &mut self,
-        bulk: bool,
+        (bulk, urgent): (bool, bool),
         (rank, way): (Rank, Way),
         work: Work,
         now: impl FnOnce() -> Duration,
@@ -408,7 +435,7 @@ impl State {
         let ordered = self.order.is_some();
         let since = if ordered { now() } else { Duration::ZERO };
         let rank = if ordered { rank } else { Rank::Later };
-        let call = Queued { work, rank, way, since };
+        let call = Queued { work, rank, way, urgent, since };
         self.first += usize::from(call.is_first_write());
         match bulk {
             false => self.queue.push_back(call),

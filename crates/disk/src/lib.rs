@@ -34,5 +34,5 @@ pub use env::{Condition, Env, Priority};
 pub use env_real::RealEnv;
 pub use fs::{File, Fs};
 pub use gauge::{Charge, Gauge};
-pub use io::{Bulk, IoPool, Pending, Rank, Ranked, Way};
+pub use io::{Bulk, Done, IoPool, Pending, Rank, Ranked, Way};
 pub use manifest::Manifest;

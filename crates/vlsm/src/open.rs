@@ -41,7 +41,7 @@ use crate::read::table_cache::Held;
 use crate::read::view::Views;
 use crate::recovery::{Begun, Logged, Memtables, Recovery};
 use crate::rules::{Extensions, Own};
-use crate::shared::channel::Channel;
+use crate::shared::channel::{Channel, Work};
 use crate::shared::clock::Clock;
 use crate::shared::counters::Counters;
 use crate::shared::events::{Events, Listener};
@@ -64,7 +64,7 @@ use vlsm_core::{Bytes, Error, Micros, Result, Seq, Version};
 use vlsm_disk::Env;
 use vlsm_disk::env::{Condition, Priority};
 use vlsm_disk::fs::Lock;
-use vlsm_disk::io::IoPool;
+use vlsm_disk::io::{Done, IoPool};
 use vlsm_disk::manifest::{self, Manifest, Presence, State};
 use vlsm_disk::wal::reader::Recovered;
 use vlsm_policy::{Deciders, DeviceMap, Shape};
@@ -139,8 +139,8 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
     let there = FilesThere::checked(&*env, dir, &state, &*shape, partial)?;
     let (place, next_file) = (manifest.place(), there.next_number(&state));
     let folder = Settling::new(&env, dir, &events, &state, &there, &lost, manifest);
-    let (wake, next_memtable) = (env.condition(Duration::ZERO), &counter());
-    let (memory, arenas) = memory_of(&options, &wake);
+    let ((work, done), next_memtable) = (Work::new(&*env), &counter());
+    let (memory, arenas) = memory_of(&options, work.clone());
     let from = Logged {
         env: &env,
         dir,
@@ -153,7 +153,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
         read_only,
         bound: follow.then(|| bound_of(&memory)),
     };
-    let io = io_of(&env, dir, &options, wake.clone())?;
+    let io = io_of(&env, dir, &options, done)?;
     let log = Recovery { folder: &folder, from, number: next_file }.begin()?;
     let Begun { memtables, last_seq, recovered, live, wal } = log;
     let held = if follow { held_of(&from, &recovered, place, last_seq)? } else { Held::new() };
@@ -166,7 +166,7 @@ fn open_once(env: Arc<dyn Env>, dir: &Path, opening: Opening) -> Result<Arc<Engi
         counters: Counters::default(),
         published: Published::default(),
         numbers: Numbers::new(next_file + 1, state.numbers.next_run, next_memtable()),
-        channel: Channel::new(&*env, wake),
+        channel: Channel::new(&*env, work),
         gate: Gate::new(env.condition(Duration::ZERO)),
         arenas: Arc::new(arenas),
         store_uid: state.store_uid,
@@ -246,12 +246,7 @@ fn events_of(
 }
 
 /// The threads for the file calls of the store.
-fn io_of(
-    env: &Arc<dyn Env>,
-    dir: &Path,
-    options: &Options,
-    done: Arc<dyn Condition>,
-) -> Result<IoPool> {
+fn io_of(env: &Arc<dyn Env>, dir: &Path, options: &Options, done: Done) -> Result<IoPool> {
     let pool = IoPool::new(env, options.io_threads, Priority::Normal, done);
     let pool = pool.map_err(|error| no_thread(dir, error))?;
     if !options.policy.tree.jobs_yield {
@@ -281,8 +276,8 @@ fn mechanisms_of(options: &Options) -> Result<(Arc<dyn Shape>, Deciders)> {
 }
 
 /// The ledger, and the memory of memtables.
-fn memory_of(options: &Options, wake: &Arc<dyn Condition>) -> (Arc<Memory>, ArenaPool) {
-    let memory = Arc::new(Memory::new(options, arena_bytes_of(options), wake.clone()));
+fn memory_of(options: &Options, wake: Arc<dyn Condition>) -> (Arc<Memory>, ArenaPool) {
+    let memory = Arc::new(Memory::new(options, arena_bytes_of(options), wake));
     let arenas = arenas_of(options, &memory);
     (memory, arenas)
 }

@@ -171,3 +171,23 @@ fn one_thread_does_bulk_work_in_pieces_while_there_is_a_limit() {
     pool.bulk().set_unlimited();
     assert_eq!((rounds(true), pool.bulk().limit(Way::Read)), ((1, 4), None));
 }
+
+#[test]
+fn bulk_calls_notify_the_condition_of_urgent_ones_only_if_they_are() {
+    let env: Arc<dyn Env> = RealEnv::new();
+    let [each, urgent] = [(); 2].map(|()| env.condition(Duration::ZERO));
+    let done = Done { each: each.clone(), urgent: Some(urgent.clone()) };
+    let pool = IoPool::new(&env, 2, Priority::Normal, done).expect("started");
+    let later = pool.ranked(Rank::Later);
+    let notified = |call: &dyn Fn() -> Pending<()>| {
+        let before = (each.epoch(), urgent.epoch());
+        let pending = call();
+        each.wait(before.0, None);
+        assert!(pending.is_ready(), "notified after the call");
+        urgent.epoch() > before.1
+    };
+    assert!(!notified(&|| later.submit_bulk(Way::Read, |_| Ok(()))));
+    assert!(notified(&|| later.urgent(true).submit_bulk(Way::Read, |_| Ok(()))));
+    assert!(notified(&|| later.submit_write(|| Ok(()))));
+    assert!(notified(&|| pool.submit(|| Ok(()))));
+}

@@ -7,6 +7,10 @@
 //! a writer waits for a memtable, any job. A niced worker takes a flush only while the flusher
 //! steps another job, because its step may take a tenth of a second beside busy clients.
 //!
+//! The flusher sleeps on a condition of its own, which the file calls of other jobs do not notify:
+//! it woke 2,700 times a second for them, before the clients (docs/performance.md, "Clients that
+//! wait for a processor"). While it takes any job, it sleeps on that of the niced workers.
+//!
 //! There is always a flusher; while it waits for nothing but the next signal, it has no thread
 //! (`vlsm_disk::waker`). There are as many niced workers as jobs, up to the number of the options:
 //! a tick that grants jobs starts those that are missing, and a worker that found no step for three
@@ -30,10 +34,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::{Bytes, Change, Error, JobId, Micros, Place, Table, TreeId, VersionEdit};
-use vlsm_disk::Rank;
 use vlsm_disk::crew::{Next, STAYS};
 use vlsm_disk::env::Priority;
 use vlsm_disk::waker::Thread;
+use vlsm_disk::{Condition, Rank};
 use vlsm_policy::shape::cuts::{Grade, grade};
 use vlsm_policy::{Candidate, Class, Overlap};
 
@@ -68,6 +72,8 @@ impl Control {
             let started = self.start_worker("vlsm-work", Priority::Background);
             if started.is_err() {
                 self.state.lock().staff -= 1;
+                // The flusher may be the only worker now.
+                channel.wake();
                 return;
             }
         }
@@ -104,13 +110,12 @@ impl Control {
         thread: Thread,
         stepped: &mut Duration,
     ) -> Option<Next> {
-        let epoch = self.shared.channel.work().epoch();
+        let channel = &self.shared.channel;
+        let epochs = [false, true].map(|any| channel.calls(any).epoch());
         let look = self.look_in_time();
         let publish = self.publish_in_time();
-        let again = self.shared.channel.again_at().map(|time| Duration::from_micros(time.0));
-        if self.shared.channel.has_marks()
-            || again.is_some_and(|time| time <= self.shared.env.now())
-        {
+        let again = channel.again_at().map(|time| Duration::from_micros(time.0));
+        if channel.has_marks() || again.is_some_and(|time| time <= self.shared.env.now()) {
             self.tick();
             self.staff();
         }
@@ -157,12 +162,12 @@ impl Control {
                 if self.shared.channel.stopping() {
                     return None;
                 }
-                let work = self.shared.channel.work();
+                let (wake, epoch) = self.sleeps_on(is_niced, epochs);
                 match (thread, until) {
                     (Thread::Lent, Some(_)) => return Some(Next::Retry),
-                    (Thread::Own, None) if !stayed => work.wait(epoch, Some(*stepped + STAYS)),
-                    (_, None) => return Some(Next::Await(work.clone(), epoch)),
-                    (Thread::Own, Some(_)) => work.wait(epoch, until),
+                    (Thread::Own, None) if !stayed => wake.wait(epoch, Some(*stepped + STAYS)),
+                    (_, None) => return Some(Next::Await(wake.clone(), epoch)),
+                    (Thread::Own, Some(_)) => wake.wait(epoch, until),
                 };
             }
         }
@@ -220,9 +225,8 @@ impl Control {
     fn take_job(&self, priority: Priority) -> Result<(JobId, Box<Job>), Option<Duration>> {
         let is_flusher = priority == Priority::Normal;
         let mut state = self.state.lock();
-        let State { jobs, pace, turns, flusher_steps, staff, .. } = &mut *state;
-        let alone = *staff == 0 || self.shared.counters.stopped_writers.get() > 0;
-        let any = !is_flusher || alone;
+        let any = !is_flusher || self.helps(&state);
+        let State { jobs, pace, turns, flusher_steps, .. } = &mut *state;
         let takes_flushes = is_flusher || *flusher_steps;
         pace.fill(self.shared.env.now());
         let flushes = jobs.iter().filter(|slot| slot.candidate.frees == Class::Memtable);
@@ -268,6 +272,19 @@ impl Control {
             }
             until
         })
+    }
+
+    /// The condition on which a worker sleeps, and its epoch of these. The flusher does not wake
+    /// for each file call of the jobs of others.
+    fn sleeps_on(&self, is_niced: bool, epochs: [u64; 2]) -> (&Arc<dyn Condition>, u64) {
+        let any = is_niced || self.helps(&self.state.lock());
+        (self.shared.channel.calls(any), epochs[usize::from(any)])
+    }
+
+    /// Whether the flusher takes any job: because a writer waits for one, or there is no other
+    /// worker.
+    fn helps(&self, state: &State) -> bool {
+        state.staff == 0 || self.shared.counters.stopped_writers.get() > 0
     }
 
     /// Whether the pressure of a tree is so high that jobs no longer yield to clients.

@@ -99,7 +99,7 @@ impl OutputFiles {
         outputs: &mut Outputs,
         (frees, rank): (Class, Rank),
     ) -> Result<()> {
-        let pool = context.shared.io.ranked(rank);
+        let pool = context.shared.io.ranked(rank).urgent(frees == Class::Memtable);
         while let Some(request) = outputs.next_write() {
             while self.files.len() <= request.file {
                 self.make(context);

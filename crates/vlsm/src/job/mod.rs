@@ -46,7 +46,7 @@ use vlsm_core::{
     RunOrigin, Seq, Table, TreeId, Version, VersionEdit,
 };
 use vlsm_disk::sst::{Scanner, SstOptions, SstReader};
-use vlsm_disk::{Charge, Pending, Rank};
+use vlsm_disk::{Charge, Condition, Pending, Rank};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, Class, CutRule};
 
@@ -126,9 +126,9 @@ pub(crate) struct Job {
     memory: Charge,
     /// Bytes read and written that [`Job::progress`] has already returned.
     told: (u64, u64),
-    /// The epoch of the workers' condition before the step that blocked, if the last step did.
+    /// The epoch of `wake`, which ended file calls notify, before the last step, if it blocked.
     blocked_at: Option<u64>,
-    wake: Arc<dyn vlsm_disk::Condition>,
+    wake: Arc<dyn Condition>,
 }
 
 /// The event of a job that begins.
@@ -196,7 +196,7 @@ impl Job {
             memory: shared.memory.jobs.charge(0),
             told: (0, 0),
             blocked_at: None,
-            wake: shared.channel.work().clone(),
+            wake: shared.channel.calls(candidate.frees != Class::Memtable).clone(),
             memtables,
             candidate,
         };
@@ -395,7 +395,8 @@ impl Job {
         let buffers = self.buffers.bytes(self.candidate.bytes_in + logged);
         shared.memory.take_buffers(&mut self.memory, buffers);
         self.files.collect(merge.outputs())?;
-        let stepped = merge.step(shared.io.ranked(self.rank), quantum.0)?;
+        let calls = shared.io.ranked(self.rank).urgent(self.candidate.frees == Class::Memtable);
+        let stepped = merge.step(calls, quantum.0)?;
         let of = (self.candidate.frees, self.rank);
         self.files.write(context, merge.outputs(), of)?;
         self.counters = merge.counters();

@@ -2,7 +2,8 @@
 //!
 //! | signal | from | to |
 //! |---|---|---|
-//! | there may be work | all parts | workers |
+//! | there may be work, or an urgent file call has ended | all parts | the flusher |
+//! | the same, or any file call has ended | all parts | niced workers |
 //! | there is room: a memtable became free, or another wait may end | installs | waiters |
 //! | a tree changed | rotations, jobs, ingests | the tick |
 //! | a memtable was rotated | the sequencing step | listeners, later |
@@ -24,7 +25,7 @@ use std::time::Duration;
 use vlsm_core::event::Event;
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, JobId, MemtableId, Micros, TreeId};
-use vlsm_disk::{Condition, Env};
+use vlsm_disk::{Condition, Done, Env};
 
 /// Stands for no time.
 const NEVER: u64 = u64::MAX;
@@ -39,8 +40,10 @@ pub(crate) struct Channel {
     rotations: Mutex<Vec<Event>>,
     /// Jobs whose results were installed, or never will be.
     ended: Mutex<Vec<JobId>>,
-    /// For workers: there may be work, or a file call has ended.
+    /// For the flusher: there may be work, or an urgent file call has ended.
     work: Arc<dyn Condition>,
+    /// For the other workers: the same, or any file call has ended.
+    calls: Arc<dyn Condition>,
     /// For waiters: a memtable became free.
     room: Arc<dyn Condition>,
     /// All conditions of the store.
@@ -57,16 +60,54 @@ pub(crate) struct Channel {
     stop: AtomicBool,
 }
 
+/// The condition on which the flusher sleeps. Whoever notifies it also wakes the other workers, and
+/// a flusher that sleeps on their condition because it helps them.
+pub(crate) struct Work {
+    /// Notified alone by urgent file calls, which notify `calls` themselves.
+    flusher: Arc<dyn Condition>,
+    calls: Arc<dyn Condition>,
+}
+
+impl Work {
+    /// The condition, and what file calls notify.
+    pub fn new(env: &dyn Env) -> (Arc<Self>, Done) {
+        let [flusher, calls] = [(); 2].map(|()| env.condition(Duration::ZERO));
+        let done = Done { each: calls.clone(), urgent: Some(flusher.clone()) };
+        (Arc::new(Self { flusher, calls }), done)
+    }
+}
+
+impl Condition for Work {
+    fn epoch(&self) -> u64 {
+        self.flusher.epoch()
+    }
+
+    fn wait(&self, epoch: u64, deadline: Option<Duration>) -> bool {
+        self.flusher.wait(epoch, deadline)
+    }
+
+    fn notify(&self) {
+        self.flusher.notify();
+        self.calls.notify();
+    }
+
+    fn on_notify(&self, epoch: u64, call: Box<dyn FnOnce() + Send>) -> bool {
+        self.flusher.on_notify(epoch, call)
+    }
+}
+
 impl Channel {
-    /// A channel. Ended file calls notify `work`.
-    pub fn new(env: &dyn Env, work: Arc<dyn Condition>) -> Self {
+    /// A channel.
+    pub fn new(env: &dyn Env, work: Arc<Work>) -> Self {
+        let (calls, work) = (work.calls.clone(), work as Arc<dyn Condition>);
         let room = env.condition(Duration::ZERO);
         Self {
             marks: Mutex::default(),
             rotations: Mutex::default(),
             ended: Mutex::default(),
-            conditions: Mutex::new(vec![work.clone()]),
+            conditions: Mutex::new(vec![work.clone(), calls.clone()]),
             work,
+            calls,
             room,
             again_at: AtomicU64::new(NEVER),
             memtable_bytes: AtomicU64::new(u64::MAX),
@@ -90,14 +131,19 @@ impl Channel {
         self.made_room();
     }
 
-    /// Wakes a worker to look for work.
+    /// Wakes the workers to look for work.
     pub fn wake(&self) {
         self.work.notify();
     }
 
-    /// The condition on which workers sleep.
+    /// The condition on which the flusher sleeps. Its notifications wake all workers.
     pub fn work(&self) -> &Arc<dyn Condition> {
         &self.work
+    }
+
+    /// The condition that file calls notify: only urgent ones, for which the flusher waits, or any.
+    pub fn calls(&self, any: bool) -> &Arc<dyn Condition> {
+        if any { &self.calls } else { &self.work }
     }
 
     /// Sets the time of the next decision. Wakes workers if it is earlier than before.
@@ -215,7 +261,7 @@ impl Channel {
     /// Tells the workers to end after their current step.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.work.notify();
+        self.wake();
         self.room.notify();
     }
 

@@ -77,7 +77,7 @@ pub(crate) struct Counters {
     pub transactions: Counter,
     pub conflicts: Counter,
     pub waiting_writers: Counter,
-    /// Writers among `waiting_writers` that wait for a memtable.
+    /// Writers among `waiting_writers` that wait until a job frees a memtable or a WAL file.
     pub stopped_writers: Counter,
     pub reads: Striped<ReadCounters>,
     pub wal_bytes: Counter,

@@ -280,10 +280,8 @@ impl Writer {
         }
         let since = self.shared.env.now();
         self.shared.counters.waiting_writers.add(1);
-        self.shared.counters.stopped_writers.add(1);
         let result = self.wait_to_sequence(batch, staged, durability, since, give_up);
         self.shared.counters.waiting_writers.sub(1);
-        self.shared.counters.stopped_writers.sub(1);
         result
     }
 
@@ -330,6 +328,14 @@ impl Writer {
         }
     }
 
+    /// Waits until there may be room, with the help of all workers.
+    fn stop(&self, room: u64, give_up: Option<Duration>) {
+        self.shared.counters.stopped_writers.add(1);
+        self.shared.channel.wake();
+        self.shared.channel.wait_for_room(room, give_up);
+        self.shared.counters.stopped_writers.sub(1);
+    }
+
     #[cold]
     fn wait_to_sequence(
         self: &Arc<Self>,
@@ -369,12 +375,11 @@ impl Writer {
                 Attempt::LogFull(len) => {
                     cause = WaitCause::WalQueue;
                     self.log.want(len);
-                    self.shared.channel.wait_for_room(room, give_up);
+                    self.stop(room, give_up);
                 }
                 Attempt::Full(why) => {
                     cause = why;
-                    self.shared.channel.wake();
-                    self.shared.channel.wait_for_room(room, give_up);
+                    self.stop(room, give_up);
                 }
             }
         }

@@ -14,7 +14,7 @@ use crate::options::{Durability, Options, WriteOptions};
 use crate::read::view::{TreeView, Views};
 use crate::rules::Extensions;
 use crate::shared::Shared;
-use crate::shared::channel::Channel;
+use crate::shared::channel::{Channel, Work};
 use crate::shared::clock::Clock;
 use crate::shared::counters::Counters;
 use crate::shared::events::Events;
@@ -136,7 +136,7 @@ impl Alone {
 
 fn shared(env: &Arc<dyn Env>, mut options: Options) -> Arc<Shared> {
     options.set_memory(None);
-    let work = env.condition(Duration::ZERO);
+    let (work, done) = Work::new(&**env);
     let bytes = Memtable::block_bytes(options.policy.tree.memtable_bytes.0 as usize);
     let memory = Arc::new(Memory::new(&options, 0, work.clone()));
     let arenas = ArenaPool::new(bytes, 2, 0, memory.arenas.clone());
@@ -156,7 +156,7 @@ fn shared(env: &Arc<dyn Env>, mut options: Options) -> Arc<Shared> {
         numbers: Numbers::new(2, 1, 1),
         memory,
         arenas: Arc::new(arenas),
-        io: IoPool::new(env, 1, Priority::Normal, work.clone()).unwrap(),
+        io: IoPool::new(env, 1, Priority::Normal, done).unwrap(),
         tracer: Tracer::new(),
         gate: Gate::new(env.condition(Duration::ZERO)),
         channel: Channel::new(&**env, work),
