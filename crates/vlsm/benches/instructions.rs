@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
-use vlsm::{Batch, ByteCount, Db, Durability, Keyspace, MemoryStats, Options, WriteOptions};
+use vlsm::{Batch, ByteCount, Db, Durability, Error, Keyspace, MemoryStats, Options, WriteOptions};
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance.md");
 const HEADING: &str = "## Instructions of each path";
@@ -30,6 +30,8 @@ const MERGE: &str = "vlsm::job::merge::Merge::step";
 const KEYS: u64 = 40_000;
 /// The number of counted operations.
 const COUNT: u64 = 5_000;
+/// The number of keys of one call of `multi_get`.
+const MULTI: usize = 20;
 const VALUE: [u8; 176] = [7; 176];
 
 struct Case {
@@ -40,20 +42,23 @@ struct Case {
     run: fn(&Path) -> u64,
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 19] = [
     Case { name: "get-memtable", function: CLIENT, run: |path| gets(&filled(path), 0) },
     Case { name: "get-memtable-user", function: CLIENT, run: user_gets },
     Case { name: "get-level", function: CLIENT, run: |path| gets(&flushed(path), 0) },
     Case { name: "get-past-memtable", function: CLIENT, run: gets_past_memtable },
     Case { name: "get-absent", function: CLIENT, run: |path| gets(&flushed(path), 1) },
+    Case { name: "multi-get-key", function: CLIENT, run: |path| multi_gets(&flushed(path)) },
     Case { name: "scan-forward", function: CLIENT, run: |path| scan(&flushed(path), false) },
     Case { name: "scan-lent", function: CLIENT, run: |path| scan_lent(&flushed(path)) },
     Case { name: "scan-backward", function: CLIENT, run: |path| scan(&flushed(path), true) },
     Case { name: "seek", function: CLIENT, run: |path| seeks(&flushed(path)) },
     Case { name: "put-lazy", function: CLIENT, run: |path| puts(path, Durability::Lazy) },
     Case { name: "put-buffered", function: CLIENT, run: |path| puts(path, Durability::Buffered) },
+    Case { name: "put-sync", function: CLIENT, run: |path| puts(path, Durability::Sync) },
     Case { name: "batch-entry", function: CLIENT, run: batches },
     Case { name: "transaction", function: CLIENT, run: transactions },
+    Case { name: "transaction-conflict", function: CLIENT, run: conflicts },
     Case { name: "flush-entry", function: MERGE, run: flush },
     Case { name: "compaction-entry", function: MERGE, run: compaction },
     Case { name: "compaction-entry-long-runs", function: MERGE, run: long_runs },
@@ -227,6 +232,17 @@ fn gets(db: &Db, odd: u64) -> u64 {
     })
 }
 
+/// Keys of calls of `multi_get` with 20 random keys each.
+fn multi_gets(db: &Db) -> u64 {
+    let (main, mut rng) = (db.default_keyspace(), SmallRng::seed_from_u64(7));
+    let calls = counted(|_| {
+        let keys: [_; MULTI] = std::array::from_fn(|_| key(2 * rng.random_range(0..KEYS)));
+        let found = main.multi_get(keys);
+        assert!(found.iter().all(|value| matches!(value, Ok(Some(_)))));
+    });
+    calls * MULTI as u64
+}
+
 /// Gets of keys in the last level, past a nearly full memtable and three runs with other keys.
 fn gets_past_memtable(path: &Path) -> u64 {
     let configure = |options: &mut Options| {
@@ -324,6 +340,23 @@ fn transactions(path: &Path) -> u64 {
         transaction.get(&main, key).expect("reads");
         transaction.put(&main, key, VALUE).expect("is valid");
         transaction.commit_with(options).expect("no conflict");
+    })
+}
+
+/// Transactions that read a key, which another client then writes, so that they cannot commit. The
+/// other write is counted, too.
+fn conflicts(path: &Path) -> u64 {
+    let db = filled(path);
+    let (main, mut rng) = (db.default_keyspace(), SmallRng::seed_from_u64(8));
+    let options = WriteOptions::durability(Durability::Lazy);
+    counted(|_| {
+        let key = key(2 * rng.random_range(0..KEYS));
+        let mut transaction = db.transaction();
+        transaction.get(&main, key).expect("reads");
+        transaction.put(&main, key, VALUE).expect("is valid");
+        put(&main, key);
+        let committed = transaction.commit_with(options);
+        assert!(matches!(committed, Err(Error::Conflict { .. })), "{committed:?}");
     })
 }
 

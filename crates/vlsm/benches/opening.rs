@@ -7,6 +7,8 @@
 
 #![allow(clippy::disallowed_methods)] // A program of its own: processes and time are the system's.
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -73,7 +75,9 @@ fn open(dir: &Path) -> (Db, String) {
 }
 
 fn load(db: &Db, numbers: std::ops::Range<u64>) {
+    // Random bytes, so that the files are as large as the pairs.
     let mut value = [0; 176];
+    SmallRng::seed_from_u64(numbers.start).fill(&mut value[..]);
     for n in numbers {
         let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut key = [b'k'; 24];
