@@ -75,14 +75,13 @@ fn open(dir: &Path) -> (Db, String) {
 }
 
 fn load(db: &Db, numbers: std::ops::Range<u64>) {
-    // Random bytes, so that the files are as large as the pairs.
-    let mut value = [0; 176];
-    SmallRng::seed_from_u64(numbers.start).fill(&mut value[..]);
+    let (mut value, mut rng) = ([0; 176], SmallRng::seed_from_u64(numbers.start));
     for n in numbers {
         let hash = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut key = [b'k'; 24];
         key[..8].copy_from_slice(&hash.to_be_bytes());
-        value[..8].copy_from_slice(&n.to_le_bytes());
+        // Random bytes, so that the files are as large as the pairs.
+        rng.fill(&mut value[..]);
         db.put(key, value).expect("takes writes");
     }
 }
