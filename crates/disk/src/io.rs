@@ -67,7 +67,8 @@ struct Shared {
 pub struct Done {
     /// Notified by each call.
     pub each: Arc<dyn Condition>,
-    /// Notified by each call that is not bulk, or is [`Ranked::urgent`]; none if nobody waits.
+    /// Notified by each call that is not bulk, and by bulk ones of [`Ranked::urgent`]; none if
+    /// nobody waits for them.
     pub urgent: Option<Arc<dyn Condition>>,
 }
 
@@ -293,7 +294,7 @@ pub struct Ranked<'a> {
 }
 
 impl Ranked<'_> {
-    /// The pool for calls that are urgent although they are bulk, or are not ([`Done`]).
+    /// The same pool, whose bulk calls also notify [`Done::urgent`] if `urgent`.
     #[must_use]
     pub fn urgent(self, urgent: bool) -> Self {
         Self { urgent, ..self }

@@ -16,7 +16,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
-use vlsm::{Batch, ByteCount, Db, Durability, Error, Keyspace, MemoryStats, Options, WriteOptions};
+use vlsm::WriteOptions;
+use vlsm::{Batch, ByteCount, Db, Durability, Error, Keyspace, MemoryStats, Options, Transaction};
 
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/performance.md");
 const HEADING: &str = "## Instructions of each path";
@@ -329,6 +330,14 @@ fn batches(path: &Path) -> u64 {
     })
 }
 
+/// A transaction that has read a key and written it.
+fn changing(db: &Db, main: &Keyspace, key: [u8; 24]) -> Transaction {
+    let mut transaction = db.transaction();
+    transaction.get(main, key).expect("reads");
+    transaction.put(main, key, VALUE).expect("is valid");
+    transaction
+}
+
 /// Transactions that read a key and write it.
 fn transactions(path: &Path) -> u64 {
     let db = filled(path);
@@ -336,9 +345,7 @@ fn transactions(path: &Path) -> u64 {
     let options = WriteOptions::durability(Durability::Lazy);
     counted(|_| {
         let key = key(2 * rng.random_range(0..KEYS));
-        let mut transaction = db.transaction();
-        transaction.get(&main, key).expect("reads");
-        transaction.put(&main, key, VALUE).expect("is valid");
+        let transaction = changing(&db, &main, key);
         transaction.commit_with(options).expect("no conflict");
     })
 }
@@ -351,9 +358,7 @@ fn conflicts(path: &Path) -> u64 {
     let options = WriteOptions::durability(Durability::Lazy);
     counted(|_| {
         let key = key(2 * rng.random_range(0..KEYS));
-        let mut transaction = db.transaction();
-        transaction.get(&main, key).expect("reads");
-        transaction.put(&main, key, VALUE).expect("is valid");
+        let transaction = changing(&db, &main, key);
         put(&main, key);
         let committed = transaction.commit_with(options);
         assert!(matches!(committed, Err(Error::Conflict { .. })), "{committed:?}");
