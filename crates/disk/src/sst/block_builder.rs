@@ -85,7 +85,7 @@ impl BlockBuilder {
     }
 
     /// Appends an entry at its place, which was computed after the last entry was added.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&mut self, place: Place, key: &[u8], trailer: Trailer, value: &[u8]) {
         let suffix = &key[place.shared..];
         let end = self.end + place.head_len + suffix.len() + 8 + value.len();
