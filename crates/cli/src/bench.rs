@@ -20,6 +20,7 @@ use args::Folder;
 use live::Live;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use vlsm_measure::engine::Engine;
 use vlsm_measure::report::{Report, html, table};
@@ -35,9 +36,12 @@ type Result<T = (), E = String> = std::result::Result<T, E>;
 /// A text for the user with the wrong option or the failure.
 pub fn run(args: Args) -> Result {
     let spec = args.spec()?;
-    runner::check_rates(&spec)?;
+    let stop = stop_flag()?;
+    runner::check_rates(&spec, stop)?;
     let folder = Folder::prepare(&args, &spec)?;
-    let stop = stop_flag(folder.temporary().map(Path::to_owned))?;
+    if let Some(folder) = folder.temporary() {
+        TEMPORARY.get_or_init(|| folder.to_owned());
+    }
     let mut live: Option<Live> = None;
     let (mut report, failure) =
         runner::run(&spec, &open, folder.path(), stop, &mut |notice| match notice {
@@ -49,6 +53,9 @@ pub fn run(args: Args) -> Result {
     report.method.command = std::env::args().collect::<Vec<_>>().join(" ");
     report.data = folder.describe();
     let removed = folder.finish();
+    if stop.load(Relaxed) && report.phases.iter().all(|phase| phase.ops == 0) {
+        return Err(runner::NOTHING_MEASURED.into());
+    }
     publish(&args, &report)?;
     match failure {
         Some(failure) => {
@@ -73,13 +80,16 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
+/// The folder to remove when the user ends the program at once.
+static TEMPORARY: OnceLock<PathBuf> = OnceLock::new();
+
 /// A flag that Ctrl-C or SIGTERM sets. A second one removes the temporary folder and ends the
 /// program.
-fn stop_flag(temporary: Option<PathBuf>) -> Result<&'static AtomicBool> {
+fn stop_flag() -> Result<&'static AtomicBool> {
     static STOP: AtomicBool = AtomicBool::new(false);
     interrupt::at_end(move || {
         if STOP.swap(true, Relaxed) {
-            if let Some(folder) = &temporary
+            if let Some(folder) = TEMPORARY.get()
                 && !removed(folder)
             {
                 eprintln!("the store is left in {}: remove it", folder.display());

@@ -5,7 +5,7 @@
 mod common;
 
 use common::World;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The first Ctrl-C ends the phase, the second one the program, at any point.
@@ -97,4 +97,29 @@ fn the_counters_of_small_runs_agree_with_the_systems() {
             assert!(missed <= 0.02, "{pairs}, {workload}: {missed:.3}: {found}");
         }
     }
+}
+
+/// An interrupt while the driver's own cost is measured, before there is a store.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_early_interrupt_says_that_nothing_was_measured() {
+    let world = World::new();
+    // This rate is more than the driver reaches, so its cost is measured for some seconds.
+    let mut command = world.command(&["bench", "--pairs", "1m", "--rate", "900m"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let bench = command.spawn().unwrap();
+    let listens = |id: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << (15 - 1) != 0
+    };
+    while !listens(bench.id()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let kill = Command::new("kill").args(["-TERM", &bench.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    let output = bench.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
+    assert!(said.contains("interrupted before anything was measured"), "{said}");
 }

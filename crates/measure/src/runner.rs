@@ -41,6 +41,8 @@ pub enum Notice<'a> {
     End,
 }
 
+/// The failure of a run that was stopped before its first request.
+pub const NOTHING_MEASURED: &str = "interrupted before anything was measured";
 /// The least time between two samples of the store, in seconds.
 const SAMPLE: f64 = 0.1;
 /// The number of trials of a search for the sustainable rate.
@@ -86,8 +88,8 @@ struct Unsettled {
 ///
 /// # Errors
 /// The driver cannot offer a rate. The text names the phase, its rate, and the rate that the driver
-/// reaches over a store that does nothing.
-pub fn check_rates(spec: &RunSpec) -> Result<(), String> {
+/// reaches over a store that does nothing. Or `stop` was set.
+pub fn check_rates(spec: &RunSpec, stop: &AtomicBool) -> Result<(), String> {
     let data = Data::shaped(spec.data.shape, spec.seed);
     for step in &spec.steps {
         let Step::Phase(PhaseSpec { name, workload, offered, interval, .. }) = step else {
@@ -101,7 +103,10 @@ pub fn check_rates(spec: &RunSpec) -> Result<(), String> {
         let (workload, arrivals, interval) = (workload.clone(), arrivals.clone(), *interval);
         let (threads, seed) = (spec.threads, spec.seed);
         let phase = Phase { workload, arrivals, threads, ops: None, seconds: None, interval, seed };
-        driver::floor(&phase, &data).map_err(|error| format!("{name}: {error}"))?;
+        driver::floor(&phase, &data, stop).map_err(|error| format!("{name}: {error}"))?;
+        if stop.load(Relaxed) {
+            return Err(NOTHING_MEASURED.into());
+        }
     }
     Ok(())
 }
@@ -375,7 +380,7 @@ impl Runner<'_> {
             // Each phase has other operations than the phases before it.
             seed: mix(self.spec.seed).wrapping_add(self.phases.len() as u64),
         };
-        let floor = driver::floor(&phase, &self.data)?;
+        let floor = driver::floor(&phase, &self.data, self.stop)?;
         let store = &**self.store.as_ref().expect("it is open while steps run");
         let begin = Begin::now(self.block.as_ref().ok());
         let (before, clock) = (store.stats(), Clock::start());

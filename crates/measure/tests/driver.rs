@@ -264,14 +264,15 @@ fn bursts_and_valleys_are_offered_as_they_are() {
 #[test]
 fn a_rate_that_the_driver_cannot_keep_is_refused() {
     let data = Data::new(24, 176, 1);
+    let go = AtomicBool::new(false);
     let fast = phase("a", Arrivals::Open(2e9), 2);
-    let refused = floor(&fast, &data).expect_err("nobody can do that").to_string();
+    let refused = floor(&fast, &data, &go).expect_err("nobody can do that").to_string();
     assert!(refused.contains("2000000000 requests per second") && refused.contains("reaches"));
     // A pattern is tried at its peak.
     let peak = Arrivals::Varying(Pattern::new([(10.0, 10.0), (1.0, 2e9)]));
-    assert!(floor(&phase("a", peak, 2), &data).is_err());
+    assert!(floor(&phase("a", peak, 2), &data, &go).is_err());
     let slow = phase("a", Arrivals::Open(1000.0), 2);
-    let slow = floor(&slow, &data).expect("it can do that");
+    let slow = floor(&slow, &data, &go).expect("it can do that");
     assert!(slow.rate == Some(1000.0) && slow.p99_us > 0.0);
 }
 

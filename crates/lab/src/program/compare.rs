@@ -115,7 +115,8 @@ pub fn run(args: &Args) -> failure::Result {
         spec.check_space(&spec.dir())?;
     }
     // All stores have the same phases.
-    specs.iter().take(1).try_for_each(runner::check_rates)?;
+    let stop = stop_flag(true)?;
+    specs.iter().take(1).try_for_each(|spec| runner::check_rates(spec, stop))?;
     let rounds = args.rounds.unwrap_or(if specs.len() == 1 { 1 } else { PAIRS_MIN });
     let task = |round: usize, spec: &RunSpec| Task {
         run: Arc::new(RunSpec { seed: spec.seed + round as u64 - 1, ..spec.clone() }),
@@ -130,7 +131,7 @@ pub fn run(args: &Args) -> failure::Result {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let mut shown = Shown::new();
     let tell = &mut |going: Going<'_>| shown.show(&going);
-    let done = in_turn(&programs, &tasks, stop_flag(true)?, tell, &mut |number, answer| {
+    let done = in_turn(&programs, &tasks, stop, tell, &mut |number, answer| {
         let runs = &mut all[number % specs.len()];
         let named = |why| format!("{}: {why}", runs.name);
         let Answer { mut report, failure, .. } = answer.map_err(named)?;
@@ -267,7 +268,7 @@ fn sized(policy: &mut PolicyOptions, memtable: ByteCount) {
 fn publish(out: &Path, all: &[Runs]) -> failure::Result {
     let reports: Vec<Report> = all.iter().flat_map(|runs| runs.reports.clone()).collect();
     if reports.is_empty() {
-        return Err(Failure::new("interrupted before anything was measured"));
+        return Err(Failure::new(runner::NOTHING_MEASURED));
     }
     let compared = (all.len() > 1).then(|| Comparison::new(all));
     let title = all.iter().map(|runs| runs.name.as_str()).collect::<Vec<_>>().join(", ");

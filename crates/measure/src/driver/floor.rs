@@ -33,26 +33,28 @@ pub struct Floor {
     pub cpu_us_per_op: f64,
 }
 
-/// Measures what the driver costs by itself.
+/// Measures what the driver costs by itself. `stop` ends this early, with what was measured until
+/// then.
 ///
 /// # Errors
 /// The driver cannot keep the phase's rate even over a store that does nothing. The phase would
 /// then measure the driver. The text has both rates.
-pub fn floor(phase: &Phase, data: &Data) -> Result<Floor, String> {
+pub fn floor(phase: &Phase, data: &Data, stop: &AtomicBool) -> Result<Floor, String> {
     let rate = phase.arrivals.peak();
     let asked = rate.unwrap_or(0.0);
     let p999 = |outcome: &Outcome| Reverse(outcome.latencies.quantile(0.999));
     let quality = |outcome: &Outcome| (reached(outcome) >= REACHED * asked, p999(outcome));
     // Other processes may disturb a try, so the best one counts. A closed loop has no aim.
-    let mut outcome = brief(phase, data);
+    let mut outcome = brief(phase, data, stop);
     let mut tries = 1;
-    while rate.is_some() && tries < TRIES && quality(&outcome) < (true, Reverse(AIM)) {
-        let again = brief(phase, data);
+    let going = |tries| tries < TRIES && !stop.load(Relaxed);
+    while rate.is_some() && going(tries) && quality(&outcome) < (true, Reverse(AIM)) {
+        let again = brief(phase, data, stop);
         outcome = if quality(&again) > quality(&outcome) { again } else { outcome };
         tries += 1;
     }
     let reached = reached(&outcome);
-    if reached < REACHED * asked {
+    if reached < REACHED * asked && !stop.load(Relaxed) {
         return Err(format!(
             "{asked:.0} requests per second are more than the driver can offer with {} client \
              threads: over a store that does nothing it reaches {reached:.0}. Ask for fewer",
@@ -70,18 +72,18 @@ fn reached(outcome: &Outcome) -> f64 {
     outcome.latencies.count() as f64 / outcome.seconds.max(1e-9)
 }
 
-fn brief(phase: &Phase, data: &Data) -> Outcome {
+fn brief(phase: &Phase, data: &Data, stop: &AtomicBool) -> Outcome {
     let arrivals = phase.arrivals.at_peak();
     // At a low rate, measure longer, to have enough requests.
     let slow = arrivals.peak().is_some_and(|rate| rate < 2000.0);
     let seconds = Some(if slow { 2.0 * SECONDS } else { SECONDS });
     let brief = Phase { arrivals, ops: None, seconds, interval: SECONDS, ..phase.clone() };
     let records = Arc::new(Records::new(1_000_000));
-    let stop = AtomicBool::new(false);
-    run(&NullStore::default(), data, &records, &brief, &stop, &mut |progress| {
+    let end = AtomicBool::new(stop.load(Relaxed));
+    run(&NullStore::default(), data, &records, &brief, &end, &mut |progress| {
         // Requests that are not served by then show that the rate is far too high.
-        if progress.seconds > 3.0 * SECONDS {
-            stop.store(true, Relaxed);
+        if progress.seconds > 3.0 * SECONDS || stop.load(Relaxed) {
+            end.store(true, Relaxed);
         }
     })
 }
