@@ -96,8 +96,7 @@ fn stop_flag() -> Result<&'static AtomicBool> {
             }
             std::process::exit(130);
         }
-    })
-    .map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
+    })?;
     Ok(&STOP)
 }
 

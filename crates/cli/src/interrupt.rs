@@ -9,10 +9,9 @@
 //!
 //! Other commands do not listen, so a signal ends the program at once.
 
-use crate::failure::{Failure, Result};
+use crate::failure::{self, Failure};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -21,26 +20,27 @@ static ASKED: AtomicBool = AtomicBool::new(false);
 /// service managers send.
 ///
 /// # Errors
-/// The system refuses to listen, or the thread.
-pub fn at_end(act: impl FnMut() + Send + 'static) -> io::Result<()> {
+/// The system refuses to listen, or the thread. The text is for the user.
+pub fn at_end(act: impl FnMut() + Send + 'static) -> Result<(), String> {
     at_each(&[SIGINT, SIGTERM], act)
 }
 
-fn at_each(signals: &[i32], mut act: impl FnMut() + Send + 'static) -> io::Result<()> {
-    let mut signals = Signals::new(signals)?;
-    let listen = move || signals.forever().for_each(|_| act());
-    let thread = std::thread::Builder::new().name("vlsm-signals".into());
-    thread.spawn(listen).map(drop)
+fn at_each(signals: &[i32], mut act: impl FnMut() + Send + 'static) -> Result<(), String> {
+    let listening = Signals::new(signals).and_then(|mut signals| {
+        let listen = move || signals.forever().for_each(|_| act());
+        std::thread::Builder::new().name("vlsm-signals".into()).spawn(listen)
+    });
+    listening.map(drop).map_err(|error| format!("cannot listen for Ctrl-C: {error}"))
 }
 
 /// Begins to listen for Ctrl-C.
-pub(crate) fn listen() -> Result {
+pub(crate) fn listen() -> failure::Result {
     let listening = at_each(&[SIGINT], || {
         if ASKED.swap(true, Relaxed) {
             std::process::exit(130);
         }
     });
-    listening.map_err(|error| Failure::new(format!("cannot listen for Ctrl-C: {error}")))
+    listening.map_err(Failure::new)
 }
 
 /// Forgets an earlier Ctrl-C.
@@ -49,7 +49,7 @@ pub(crate) fn reset() {
 }
 
 /// Fails if the user has asked to end the command.
-pub(crate) fn check() -> Result {
+pub(crate) fn check() -> failure::Result {
     match ASKED.load(Relaxed) {
         true => Err(Failure::new("interrupted")),
         false => Ok(()),

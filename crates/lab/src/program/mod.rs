@@ -102,8 +102,7 @@ fn stop_flag(twice: bool) -> Result<&'static AtomicBool> {
         if STOP.swap(true, Relaxed) && twice {
             std::process::exit(130);
         }
-    })
-    .map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
+    })?;
     Ok(&STOP)
 }
 
