@@ -204,10 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn jobs_yield_in_the_default_profile_only() {
-        let yields = |name: &&Profile| profile(name.name).expect("it ships").tree.jobs_yield;
-        let names: Vec<_> = PROFILES.iter().filter(yields).map(|named| named.name).collect();
-        assert_eq!(names, ["steady"], "the papers' engines have no such limit");
+    fn what_no_paper_has_is_in_the_default_profile_only() {
+        let with = |has: fn(&TreeOptions) -> bool| -> Vec<_> {
+            let has = |named: &&Profile| has(&profile(named.name).expect("it ships").tree);
+            PROFILES.iter().filter(has).map(|named| named.name).collect()
+        };
+        assert_eq!(with(|tree| tree.jobs_yield), ["steady"]);
+        assert_eq!(with(|tree| tree.cache_rewrites), ["steady"]);
     }
 
     fn read(text: &str) -> std::result::Result<PolicyOptions, String> {

@@ -56,6 +56,9 @@ pub struct TreeOptions {
     /// Jobs leave clients their share of a slow device: they get a rate while their calls take long
     /// and clients wait for the device. No paper's engine does this.
     pub jobs_yield: bool,
+    /// Compactions keep what they rewrite in the block cache, if it was there. No paper's engine
+    /// does this.
+    pub cache_rewrites: bool,
 }
 
 impl Default for TreeOptions {
@@ -79,6 +82,7 @@ impl Default for TreeOptions {
             compaction_jobs: 0,
             device_bandwidth: BytesPerSec::ZERO,
             jobs_yield: false,
+            cache_rewrites: false,
         }
     }
 }
@@ -199,6 +203,7 @@ impl TreeOptions {
         self.trivial_move = pick.of(&[true, true, true, false]);
         // Not drawn, so that the later draws stay the same.
         self.jobs_yield = self.growth == 4;
+        self.cache_rewrites = self.growth != 4;
     }
 }
 

@@ -398,9 +398,17 @@ impl<'a> Ingest<'a> {
             }
         }
         let request = |(tree, (_, edit))| {
-            let (flushed, inputs) = (Vec::new(), Vec::new());
             // The places of the files are released later.
-            Request { job: JobId(0), tree, edit, flushed, keeps: false, inputs, _filtering: None }
+            Request {
+                job: JobId(0),
+                tree,
+                edit,
+                flushed: Vec::new(),
+                keeps: false,
+                inputs: Vec::new(),
+                rewritten: Vec::new(),
+                _filtering: None,
+            }
         };
         copies.handed_over = true;
         self.engine.installer.submit(edits.into_iter().map(request));

@@ -3,10 +3,16 @@
 //! The key of a block is its file's uid and its offset. So deleted files leave no wrong answers,
 //! only entries that age out. When two readers miss the same block at the same time, both read it.
 //!
+//! Compactions read past the cache. But what they rewrite stays in it: if most entries of a new
+//! block come from cached ones, or replace such, the writer puts a copy into the cache, which
+//! forgets the old blocks when the new file is installed. Otherwise each compaction would make hot
+//! keys cold.
+//!
 //! Threads and locks: any thread may use the cache. The lock of a shard is held during a lookup or
 //! an insertion, never while a file is read.
 
 use super::block::Block;
+use super::slots::Slots;
 use crate::gauge::{Charge, Gauge};
 use bytes::Bytes;
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
@@ -63,6 +69,8 @@ pub struct CacheCounters {
     pub misses: u64,
     /// Bytes read for these blocks.
     pub miss_bytes: u64,
+    /// Blocks that compactions wrote in place of cached ones.
+    pub rewrites: u64,
 }
 
 /// The block cache: blocks that were read recently.
@@ -72,9 +80,11 @@ pub struct BlockCache {
     blocks: Option<Cache<Place, Block, ByMemory, FxBuildHasher>>,
     /// The memory of all blocks read through the cache that the cache or a reader still holds.
     held: Gauge,
+    slots: Slots,
     hits: Striped<AtomicU64>,
     misses: AtomicU64,
     miss_bytes: AtomicU64,
+    rewrites: AtomicU64,
 }
 
 impl BlockCache {
@@ -95,7 +105,9 @@ impl BlockCache {
         });
         let counter = AtomicU64::default;
         let (held, hits) = (Gauge::default(), Striped::default());
-        Self { blocks, held, hits, misses: counter(), miss_bytes: counter() }
+        let (misses, miss_bytes, rewrites) = (counter(), counter(), counter());
+        let slots = Slots::default();
+        Self { blocks, held, slots, hits, misses, miss_bytes, rewrites }
     }
 
     pub(crate) fn get(&self, uid: FileUid, offset: u64) -> Option<Block> {
@@ -115,6 +127,28 @@ impl BlockCache {
         }
     }
 
+    /// Whether it has this block. This is no use of the block.
+    pub(crate) fn has(&self, uid: FileUid, offset: u64) -> bool {
+        self.blocks.as_ref().is_some_and(|blocks| blocks.contains_key(&Place(uid, offset)))
+    }
+
+    /// Keeps a new block with this payload, which a compaction wrote in place of cached ones.
+    pub(crate) fn rewrote(&self, uid: FileUid, offset: u64, payload: &[u8]) {
+        let Some(blocks) = &self.blocks else { return };
+        let (copy, weight) = self.copy(payload);
+        if let Ok(block) = Block::new(copy, weight) {
+            blocks.insert(Place(uid, offset), block);
+            self.rewrites.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Forgets blocks by their files' uids and their offsets.
+    pub fn forget(&self, rewritten: &[(FileUid, u64)]) {
+        for (uid, offset) in rewritten {
+            self.blocks.as_ref().map(|blocks| blocks.remove(&Place(*uid, *offset)));
+        }
+    }
+
     /// The counters.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
@@ -122,6 +156,7 @@ impl BlockCache {
             hits: self.hits.iter().map(|hits| hits.load(Relaxed)).sum(),
             misses: self.misses.load(Relaxed),
             miss_bytes: self.miss_bytes.load(Relaxed),
+            rewrites: self.rewrites.load(Relaxed),
         }
     }
 
@@ -138,6 +173,12 @@ impl BlockCache {
         T: AsRef<[u8]> + Send + 'static,
     {
         Bytes::from_owner(Held { bytes, _charge: self.held.charge(weight as u64) })
+    }
+
+    /// As [`BlockCache::hold`], of a copy. Returns its weight, too.
+    pub(crate) fn copy(&self, payload: &[u8]) -> (Bytes, usize) {
+        let (copy, weight) = self.slots.copy(payload);
+        (self.hold(copy, weight), weight)
     }
 
     /// Counts memory that a reader holds for blocks that it will need next.

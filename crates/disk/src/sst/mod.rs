@@ -18,6 +18,7 @@
 //! | [`reader`] | point lookups through the block cache |
 //! | `cursor` | iteration through the block cache, with read-ahead |
 //! | [`cache`] | the block cache |
+//! | `slots` | memory for its blocks |
 //! | [`mod@check`] | whether every byte of a file is right |
 //! | [`scan`] | sequential reading for compactions, past the block cache |
 //!
@@ -37,6 +38,7 @@ pub mod logged;
 mod ranges;
 pub mod reader;
 pub mod scan;
+mod slots;
 pub mod writer;
 
 use crate::names;

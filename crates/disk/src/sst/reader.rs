@@ -392,12 +392,14 @@ impl SstReader {
         let decode = || {
             let (payload, compression) = open_block(stored, self.uid(), extent.start)?;
             let mut raw = Vec::new();
-            match compression {
-                Compression::None => raw.extend_from_slice(payload),
-                _ => decompress(compression, payload, &mut raw)?,
-            }
-            let weight = raw.capacity();
-            Block::new(cache.hold(raw, weight), weight)
+            let (copy, weight) = match compression {
+                Compression::None => cache.copy(payload),
+                _ => {
+                    decompress(compression, payload, &mut raw)?;
+                    cache.copy(&raw)
+                }
+            };
+            Block::new(copy, weight)
         };
         decode().map_err(|what| self.damaged(number, what))
     }

@@ -9,6 +9,9 @@
 //!    too.
 //! 3. [`Scanner::advance`] goes to the next entry, or reports that it needs the next chunk.
 //!
+//! If the scanner is given the block cache, it tells whether the block of its entry is there
+//! ([`Scanner::is_warm`]). It never reads from the cache.
+//!
 //! Invariants: S1 the scanner does not show entries outside a table's range; S2 it verifies a
 //! block's checksum before it shows the block's first entry; S3 no allocation per entry: one buffer
 //! holds the key, and a value is a slice of the chunk. Memory: `depth + 1` chunks. A block longer
@@ -17,6 +20,7 @@
 //! Threads and locks: one thread; no lock.
 
 use super::block::{Layout, assemble, entry_at};
+use super::cache::BlockCache;
 use super::format::{Compression, Damage, decompress, open_block};
 use super::reader::{SstReader, renumbered};
 use crate::aligned::{AlignedBuf, align_down, align_up};
@@ -25,7 +29,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use vlsm_core::{Error, KeyBuf, KeyRange, Result, Seq, Trailer};
+use vlsm_core::{Error, FileUid, KeyBuf, KeyRange, Result, Seq, Trailer};
 
 /// The result of [`Scanner::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +185,12 @@ pub struct Scanner {
     value: Range<usize>,
     spare: Vec<AlignedBuf>,
     bytes_read: u64,
+    /// The cache that is asked for each block, if any.
+    cache: Option<Arc<BlockCache>>,
+    /// Whether the open block is there.
+    is_warm: bool,
+    /// The blocks that were there so far.
+    warm: Vec<(FileUid, u64)>,
 }
 
 impl Scanner {
@@ -216,7 +226,29 @@ impl Scanner {
             value: 0..0,
             spare: Vec::new(),
             bytes_read: 0,
+            cache: None,
+            is_warm: false,
+            warm: Vec::new(),
         }
+    }
+
+    /// Sets the cache that is asked for each block.
+    #[must_use]
+    pub fn asking(self, cache: Option<Arc<BlockCache>>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Whether the cache has the block of the entry.
+    #[must_use]
+    #[inline]
+    pub fn is_warm(&self) -> bool {
+        self.is_warm
+    }
+
+    /// The blocks so far that the cache has, by their files' uids and their offsets.
+    #[must_use]
+    pub fn warm(&self) -> &[(FileUid, u64)] {
+        &self.warm
     }
 
     /// Bounds of all keys that the scanner shows; none without tables.
@@ -397,6 +429,11 @@ impl Scanner {
         let extent = part.reader.extent(self.block);
         self.checks_range = self.block == part.blocks.start || self.block >= part.last_from;
         self.global_seq = part.reader.global_seq();
+        if let Some(cache) = &self.cache {
+            let block = (part.reader.uid(), extent.start);
+            self.is_warm = cache.has(block.0, block.1);
+            self.warm.extend(self.is_warm.then_some(block));
+        }
         self.key.clear();
         if let Some(whole) = self.whole.next() {
             (self.raw, self.is_raw) = (whole, true);

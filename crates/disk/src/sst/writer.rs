@@ -17,6 +17,9 @@
 //! shrink, one block in 32 is tried, until one shrinks. The others are written as
 //! without compression.
 //!
+//! If the writer is given the block cache, it keeps a copy there of each block whose entries are
+//! mostly warm ([`SstWriter::weigh`]).
+//!
 //! A put whose value is in a WAL already has its place there instead of a value
 //! ([`SstWriter::add_logged`], `logged`).
 //!
@@ -25,6 +28,7 @@
 //! byte, one of them within the first-level cache.
 
 use super::block_builder::BlockBuilder;
+use super::cache::BlockCache;
 use super::compress::Compressor;
 use super::filter::{self, Filter, Hashes};
 use super::format::{
@@ -147,6 +151,10 @@ pub struct SstWriter {
     block_values: u64,
     chunks: Chunks,
     compressor: Compressor,
+    cache: Option<Arc<BlockCache>>,
+    /// The warm entries of the open block, and all entries when it began.
+    warm: u64,
+    entries_before: u64,
 }
 
 /// The file so far, as the caller writes it.
@@ -209,9 +217,25 @@ impl SstWriter {
             block_values: 0,
             chunks: Chunks::default(),
             compressor: Compressor::default(),
+            cache: None,
+            warm: 0,
+            entries_before: 0,
         };
         writer.room = writer.room_for_block();
         writer
+    }
+
+    /// Sets the cache that keeps warm blocks.
+    #[must_use]
+    pub fn warming(self, cache: Option<Arc<BlockCache>>) -> Self {
+        Self { cache, ..self }
+    }
+
+    /// Records that the last entry is warm: it, or an older version of it, comes from a cached
+    /// block.
+    #[inline]
+    pub fn weigh(&mut self) {
+        self.warm += 1;
     }
 
     /// Whether there is neither an entry nor a range tombstone yet.
@@ -347,6 +371,11 @@ impl SstWriter {
         let compression = self.compression();
         let plain = self.block.finish(len);
         let raw = &plain[..plain.len() - BLOCK_TRAILER_LEN];
+        let entries = self.properties.entries - self.entries_before;
+        if let Some(cache) = self.cache.as_ref().filter(|_| 2 * self.warm > entries) {
+            cache.rewrote(self.uid, offset, raw);
+        }
+        (self.warm, self.entries_before) = (0, self.properties.entries);
         let (stored, shrank) = match self.compressor.compress(compression, raw) {
             Some(packed) => (packed, true),
             None => (plain, false),

@@ -379,6 +379,8 @@ impl Installer {
                 TreeView { immutables, version, ..tree.clone() }
             });
         }
+        let cache = self.reader.tables().cache();
+        requests.iter().for_each(|request| cache.forget(&request.rewritten));
         self.shared.counters.installs.add(requests.len() as u64);
         let micros = |took: Duration| Micros(took.as_micros() as u64);
         self.shared.emit(Event::Installed {

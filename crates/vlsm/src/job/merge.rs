@@ -21,7 +21,7 @@ use super::combine::{Combine, MergeContext};
 use super::output::Outputs;
 use std::cmp::Ordering;
 use vlsm_core::planted::{self, Bug};
-use vlsm_core::{Cursor, Error, KeyBuf, Result, Trailer, key};
+use vlsm_core::{Cursor, Error, FileUid, KeyBuf, Result, Trailer, key};
 use vlsm_disk::sst::{Chunk, Scan, Scanner};
 use vlsm_disk::{Pending, Ranked, Way};
 
@@ -105,6 +105,15 @@ impl Source {
         match self {
             Self::Memory(cursor) => cursor.key(),
             Self::Tables(tables) => tables.scanner.key(),
+        }
+    }
+
+    /// Whether the block cache has the block of the entry.
+    #[inline]
+    fn is_warm(&self) -> bool {
+        match self {
+            Self::Memory(_) => false,
+            Self::Tables(tables) => tables.scanner.is_warm(),
         }
     }
 
@@ -253,6 +262,15 @@ impl Merge {
         &mut self.combine.outputs
     }
 
+    /// The cached blocks that were merged, by their files' uids and their offsets.
+    pub fn warm(&self) -> Vec<(FileUid, u64)> {
+        let warm = |source: &Source| match source {
+            Source::Memory(_) => Vec::new(),
+            Source::Tables(tables) => tables.scanner.warm().to_vec(),
+        };
+        self.sources.iter().flat_map(warm).collect()
+    }
+
     /// The counters of the merge.
     pub fn counters(&self) -> MergeCounters {
         let read = |source: &Source| match source {
@@ -366,7 +384,11 @@ impl Merge {
                 break;
             }
             self.emit(head)?;
-            match self.sources[head.source as usize].advance()? {
+            let source = &mut self.sources[head.source as usize];
+            if source.is_warm() {
+                self.combine.outputs.weigh();
+            }
+            match source.advance()? {
                 Scan::Entry => self.reorder(head.source),
                 Scan::NeedMore => {
                     self.order.remove(0);

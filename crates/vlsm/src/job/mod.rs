@@ -21,6 +21,7 @@ mod buffers;
 mod combine;
 pub(crate) mod files;
 pub(crate) mod hot;
+mod inputs;
 pub(crate) mod logged;
 pub(crate) mod merge;
 pub(crate) mod output;
@@ -34,6 +35,7 @@ use buffers::Buffers;
 use combine::MergeContext;
 use files::OutputFiles;
 use hot::{Choosing, Chosen, HotKeys};
+use inputs::{check_order, memtables_of, nothing_below};
 use logged::{Logs, Places};
 use merge::{Merge, Source};
 use output::Outputs;
@@ -42,10 +44,10 @@ use std::time::Duration;
 use vlsm_core::event::{Event, JobKind};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{
-    Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, Result, Run, RunId,
-    RunOrigin, Seq, Table, TreeId, Version, VersionEdit,
+    Bytes, Error, FileMeta, FileUid, JobId, KeyRange, MemtableId, Place, Result, RunId, RunOrigin,
+    Seq, Table, TreeId, Version, VersionEdit,
 };
-use vlsm_disk::sst::{Scanner, SstOptions, SstReader};
+use vlsm_disk::sst::{BlockCache, Scanner, SstOptions, SstReader};
 use vlsm_disk::{Charge, Condition, Pending, Rank};
 use vlsm_policy::shape::cuts::Cutter;
 use vlsm_policy::{Candidate, Class, CutRule};
@@ -78,6 +80,8 @@ pub(crate) struct Request {
     pub _filtering: Option<Arc<Filtering>>,
     /// Files of the tables that the edit removes.
     pub inputs: Vec<Arc<FileMeta>>,
+    /// Cached blocks that were rewritten, by their files' uids and their offsets.
+    pub rewritten: Vec<(FileUid, u64)>,
 }
 
 /// The outcome of a step.
@@ -121,6 +125,7 @@ pub(crate) struct Job {
     filtering: Option<Arc<Filtering>>,
     files: OutputFiles,
     counters: merge::MergeCounters,
+    rewritten: Vec<(FileUid, u64)>,
     buffers: Buffers,
     /// The charge for the buffers, from the first step of merging on.
     memory: Charge,
@@ -192,6 +197,7 @@ impl Job {
             filtering,
             files: OutputFiles::default(),
             counters: merge::MergeCounters::default(),
+            rewritten: Vec::new(),
             buffers: Buffers::of(&shared.options, shared.options.worker_count()),
             memory: shared.memory.jobs.charge(0),
             told: (0, 0),
@@ -238,7 +244,7 @@ impl Job {
             logs.and_then(|logs| logged::locating(&context.shared, logs, tree, &self.memtables));
         match found {
             Some(locating) => Ok(Stage::Locating(locating)),
-            None => self.merging(Vec::new()),
+            None => self.merging(context, Vec::new()),
         }
     }
 
@@ -267,11 +273,17 @@ impl Job {
         let cutter = Cutter::of(rule, version, &self.candidate.range);
         let env = shared.env.clone();
         let outputs = Outputs::new(sst_options, cutter, move || FileUid(env.random()));
-        outputs.bounded(self.buffers.unwritten_max)
+        outputs.bounded(self.buffers.unwritten_max).warming(self.warmed(context))
+    }
+
+    /// The block cache, if it keeps what the job rewrites.
+    fn warmed(&self, context: &Context) -> Option<Arc<BlockCache>> {
+        let keeps = context.shared.options.policy.tree.cache_rewrites;
+        keeps.then(|| context.tables.cache().clone())
     }
 
     /// The merge of all inputs, with one source for each memtable, run of L0 and level.
-    fn merging(&mut self, readers: Vec<Arc<SstReader>>) -> Result<Stage> {
+    fn merging(&mut self, store: &Context, readers: Vec<Arc<SstReader>>) -> Result<Stage> {
         let mut sources = Vec::new();
         let mut context = std::mem::take(&mut self.context);
         context.left_out = hot::left_out(&self.memtables);
@@ -297,11 +309,8 @@ impl Job {
         self.buffers.read_by(runs.len());
         for (_, mut parts) in runs {
             parts.sort_by(|a, b| a.1.lo.cmp(&b.1.lo));
-            sources.push(Source::tables(Scanner::new(
-                parts,
-                self.buffers.read_len,
-                self.buffers.depth,
-            )));
+            let scanner = Scanner::new(parts, self.buffers.read_len, self.buffers.depth);
+            sources.push(Source::tables(scanner.asking(self.warmed(store))));
         }
         let outputs = self.outputs.take();
         let outputs = outputs.ok_or_else(|| Error::Internal("a job merges twice".into()))?;
@@ -334,7 +343,7 @@ impl Job {
             Stage::Move => Ok(Step::Done(self.request(shared, Vec::new()))),
             Stage::Opening(pending) => match pending.try_take() {
                 Some(readers) => {
-                    self.stage = self.merging(readers?)?;
+                    self.stage = self.merging(context, readers?)?;
                     self.go_on(context, quantum)
                 }
                 None => {
@@ -357,7 +366,7 @@ impl Job {
                     if let Some(outputs) = &mut self.outputs {
                         outputs.refer_to(places);
                     }
-                    self.stage = self.merging(Vec::new())?;
+                    self.stage = self.merging(context, Vec::new())?;
                     self.go_on(context, quantum)
                 }
                 None => {
@@ -413,6 +422,7 @@ impl Job {
                 shared.counters.logged_values.add(values);
                 shared.counters.logged_bytes.add(bytes);
                 let summaries = merge.outputs().finished().to_vec();
+                self.rewritten = merge.warm();
                 let age = self.age();
                 self.stage = Stage::Syncing(self.files.sync(context, summaries, age));
                 Ok(Step::Ran(Bytes::ZERO))
@@ -474,6 +484,7 @@ impl Job {
             flushed: self.memtables.iter().map(|memtable| memtable.id()).collect(),
             keeps: self.memtables.iter().any(|memtable| !memtable.left().is_empty()),
             inputs: candidate.inputs.tables.iter().map(|(_, table)| table.file.clone()).collect(),
+            rewritten: self.rewritten.clone(),
         }
     }
 
@@ -508,90 +519,4 @@ impl Job {
     pub fn discard(self, shared: &Arc<Shared>) -> Bytes {
         self.files.discard(shared)
     }
-}
-
-fn memtables_of(candidate: &Candidate, tree: &TreeView) -> Result<Vec<Arc<Memtable>>> {
-    candidate.inputs.memtables.iter().map(|id| memtable(tree, *id)).collect()
-}
-
-fn memtable(tree: &TreeView, id: MemtableId) -> Result<Arc<Memtable>> {
-    let mut sealed = tree.immutables.iter();
-    let found = sealed.find(|memtable| memtable.id() == id).cloned();
-    found.ok_or_else(|| Error::Internal(format!("memtable {id} of a candidate is not there")))
-}
-
-/// Refuses a candidate that would bring newer entries below older ones. Consider the runs of L0
-/// that overlap its inputs from memory and L0. The candidate must take neighbours by age among
-/// them, and the oldest first if it writes into a level. It must take memtables from the oldest on,
-/// and into a level only if none of these runs is left. It must take all overlapping tables of the
-/// levels over which it jumps.
-fn check_order(candidate: &Candidate, tree: &TreeView) -> Result<()> {
-    let wrong = |what: &str| Err(Error::Internal(format!("{what}: {candidate:?}")));
-    let older = tree.older_part();
-    let tree = older.as_ref().unwrap_or(tree);
-    let inputs = &candidate.inputs;
-    if (candidate.frees == Class::Memtable) == inputs.memtables.is_empty() {
-        return wrong("a class that does not fit the inputs");
-    }
-    if candidate.jumps_over(&tree.version).is_some() {
-        return wrong("newer keys brought below older ones");
-    }
-    let sealed = tree.immutables.iter().take(inputs.memtables.len());
-    if !sealed.clone().map(|memtable| memtable.id()).eq(inputs.memtables.iter().copied()) {
-        return wrong("a memtable before an older one");
-    }
-    let tables = inputs.tables.iter().filter(|(place, _)| matches!(place, Place::L0(_)));
-    let ranges = tables.map(|(_, table)| table.range.clone());
-    let ranges: Vec<KeyRange> = ranges.chain(sealed.filter_map(|sealed| sealed.range())).collect();
-    let Some(range) = KeyRange::cover(ranges.iter()) else { return Ok(()) };
-    let overlaps = |run: &&Run| run.tables.overlapping(&range).next().is_some();
-    let is_input = |run: &Run| inputs.tables.iter().any(|(place, _)| *place == Place::L0(run.id));
-    let runs: Vec<bool> = tree.version.l0.iter().filter(overlaps).map(is_input).collect();
-    let first = runs.iter().position(|taken| *taken).unwrap_or(runs.len());
-    let taken = runs.iter().filter(|taken| **taken).count();
-    if !runs[first..].iter().take(taken).all(|taken| *taken) {
-        return wrong("runs of L0 that are no neighbours by age");
-    }
-    if candidate.output_level > 0 && taken > 0 && first > 0 {
-        return wrong("a run of L0 before an older one");
-    }
-    if !inputs.memtables.is_empty() && candidate.output_level > 0 && taken < runs.len() {
-        return wrong("memtables before an older run of L0");
-    }
-    Ok(())
-}
-
-/// Whether no table outside the inputs can hold an older version of a key in the job's range.
-fn nothing_below(version: &Version, candidate: &Candidate) -> bool {
-    let is_input = |place: Place, table: &Table| {
-        candidate.inputs.tables.iter().any(|(from, input)| {
-            *from == place && input.file.number == table.file.number && input.range == table.range
-        })
-    };
-    if version.overlaps_below(candidate.output_level, &candidate.range) {
-        return false;
-    }
-    // Older runs of L0, and the output level itself, except for the inputs of this job.
-    let newest_input = candidate.inputs.tables.iter().filter_map(|(place, _)| match place {
-        Place::L0(run) => version.l0.iter().position(|other| other.id == *run),
-        Place::Level(_) => None,
-    });
-    let older_runs = match (newest_input.max(), candidate.inputs.memtables.is_empty()) {
-        (_, false) => version.l0.len(),
-        (Some(newest), true) => newest,
-        (None, true) => 0,
-    };
-    let l0 = version.l0[..older_runs].iter().flat_map(|run| {
-        let place = Place::L0(run.id);
-        run.tables.overlapping(&candidate.range).map(move |table| (place, table))
-    });
-    let own_level = match candidate.output_level {
-        0 => None,
-        level => Some(version.level(level)),
-    };
-    let level = own_level.into_iter().flat_map(|tables| {
-        let place = Place::Level(candidate.output_level);
-        tables.overlapping(&candidate.range).map(move |table| (place, table))
-    });
-    l0.chain(level).all(|(place, table)| is_input(place, table))
 }

@@ -18,9 +18,10 @@
 
 use crate::job::logged::Places;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use vlsm_core::{Bytes, FileUid, Kind, Seq, Trailer};
 use vlsm_disk::AlignedBuf;
-use vlsm_disk::sst::{SstOptions, SstSummary, SstWriter};
+use vlsm_disk::sst::{BlockCache, SstOptions, SstSummary, SstWriter};
 use vlsm_policy::shape::cuts::Cutter;
 
 /// A merge pauses for the device when this many bytes are unwritten.
@@ -72,6 +73,8 @@ pub(crate) struct Outputs {
     places: Option<Places>,
     /// The number of values that were not written, and their bytes.
     referred: (u64, u64),
+    /// The cache that keeps warm blocks.
+    cache: Option<Arc<BlockCache>>,
 }
 
 impl Outputs {
@@ -96,7 +99,13 @@ impl Outputs {
             spare: Vec::new(),
             places: None,
             referred: (0, 0),
+            cache: None,
         }
+    }
+
+    /// Sets the cache that keeps warm blocks.
+    pub fn warming(self, cache: Option<Arc<BlockCache>>) -> Self {
+        Self { cache, ..self }
     }
 
     /// Sets another bound for the unwritten bytes.
@@ -200,7 +209,8 @@ impl Outputs {
 
     #[cold]
     fn begin(&mut self) {
-        let mut writer = SstWriter::new(self.options, (self.make_uid)());
+        let writer = SstWriter::new(self.options, (self.make_uid)());
+        let mut writer = writer.warming(self.cache.clone());
         self.spare.drain(..).for_each(|chunk| writer.recycle(chunk));
         self.open = Some(writer);
     }
@@ -221,6 +231,13 @@ impl Outputs {
             self.push(chunk);
             self.push_full();
         }
+    }
+
+    /// Records that the cache has the block from which the last entry came, whether or not that
+    /// entry was added: if a newer version replaced it, its key is warm all the same.
+    #[inline(never)]
+    pub fn weigh(&mut self) {
+        self.open.iter_mut().for_each(SstWriter::weigh);
     }
 
     /// Adds the next entry as the place of its value, if it has one.

@@ -182,6 +182,8 @@ fn reads(all: &mut Families, stats: &Stats) {
     all.count("vlsm_cache_misses_total", "Blocks read into the block cache.", stats.cache_misses);
     let help = "Bytes of the blocks read into the block cache.";
     all.count("vlsm_cache_miss_bytes_total", help, stats.cache_miss_bytes.0);
+    let help = "Blocks that compactions wrote in place of cached ones.";
+    all.count("vlsm_cache_rewrites_total", help, stats.cache_rewrites);
     all.count("vlsm_filter_checks_total", "Filters checked.", stats.filter_checks);
     let help = "Filter checks that saved a read.";
     all.count("vlsm_filter_negatives_total", help, stats.filter_negatives);

@@ -256,6 +256,8 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Bytes of the blocks read into the cache.
     pub cache_miss_bytes: ByteCount,
+    /// Blocks that compactions wrote in place of cached ones, and that the cache kept.
+    pub cache_rewrites: u64,
     /// The option `memory_limit`.
     pub memory_limit: ByteCount,
     /// Memory by kind.
@@ -421,6 +423,7 @@ pub(crate) fn stats(engine: &Engine) -> Stats {
         cache_hits: cache.hits,
         cache_misses: cache.misses,
         cache_miss_bytes: ByteCount(cache.miss_bytes),
+        cache_rewrites: cache.rewrites,
         memory_limit: shared.options.memory_limit,
         memtable_bytes: control.memtable_bytes(),
         memtable_fill: control.memtable_signals(&view).fill(),
