@@ -72,6 +72,16 @@ impl Probe {
         (read == BLOCK).then(|| clock.now() - before)
     }
 
+    /// Reads for as long as this, while nothing runs.
+    pub fn idle(mut self, time: Duration) -> Option<Percentiles> {
+        let (clock, mut times) = (Clock::start(), histogram());
+        while u128::from(clock.now()) < time.as_nanos() {
+            times.saturating_record(self.read(&clock)?);
+            clock::sleep(EVERY);
+        }
+        Percentiles::of(&times)
+    }
+
     /// Reads until `over` is set.
     pub fn watch(mut self, over: &AtomicBool, steps: &Mutex<Steps>) {
         let clock = Clock::start();
@@ -110,6 +120,7 @@ impl Steps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::conditions::too_slow;
 
     #[test]
     fn reads_are_of_the_step_that_goes_on() {
@@ -125,10 +136,23 @@ mod tests {
     }
 
     #[test]
+    fn condition_8_allows_an_idle_device_with_few_slow_reads() {
+        let p999 = |slow: u64| {
+            let mut steps = Steps::default();
+            steps.begin("idle");
+            (0..2_000).for_each(|n| steps.record(if n < slow { 6_000_000 } else { 150_000 }));
+            too_slow(&steps.of("idle").expect("there were reads")).map(f64::round)
+        };
+        assert_eq!((p999(1), p999(4)), (None, Some(6.0)));
+    }
+
+    #[test]
     fn a_block_is_read_where_the_device_can() {
         // The folder for temporary files may be in memory, so this test does not use it.
         let Some(mut probe) = Probe::new(Path::new(env!("CARGO_MANIFEST_DIR"))) else { return };
         let nanos = probe.read(&Clock::start()).expect("it is read");
         assert!(nanos > 100, "{nanos} ns are no read of a device");
+        let idle = probe.idle(EVERY * 5).expect("they are read");
+        assert!((1..=5).contains(&idle.count), "{idle:?}");
     }
 }

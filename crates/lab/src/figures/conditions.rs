@@ -25,6 +25,7 @@
 
 use super::Setting;
 use super::result::{Condition, Proof};
+use vlsm_measure::metrics::Percentiles;
 use vlsm_measure::report::{PhaseReport, Report};
 
 /// The least number of rounds.
@@ -47,8 +48,17 @@ const READS: u64 = 1_000;
 pub(super) fn beside(report: &Report, phase: &PhaseReport) -> Option<f64> {
     let limited = report.method.spec.as_ref()?.limits.device.is_some();
     let reads = phase.device_beside.as_ref()?;
-    let slowest = if reads.count < READS { reads.p99_us } else { reads.p999_us };
-    (limited && is_open(phase)).then_some(slowest)
+    (limited && is_open(phase)).then_some(slowest(reads))
+}
+
+fn slowest(reads: &Percentiles) -> f64 {
+    if reads.count < READS { reads.p99_us } else { reads.p999_us }
+}
+
+/// Returns P99.9 of probe reads in milliseconds if condition 8 does not allow it.
+#[must_use]
+pub fn too_slow(reads: &Percentiles) -> Option<f64> {
+    Some(slowest(reads)).filter(|slowest| *slowest > BESIDE).map(|slowest| slowest / 1e3)
 }
 
 fn is_open(phase: &PhaseReport) -> bool {

@@ -4,17 +4,24 @@
 
 use super::progress::Shown;
 use super::{Result, duration, stop_flag, write_files};
-use crate::campaign::{self, Campaign};
+use crate::campaign::{self, Campaign, Task};
 use crate::figures::beside::Beside;
+use crate::figures::conditions::too_slow;
 use crate::figures::result::FigureResult;
 use crate::figures::{self, Entry, Setting, matrix, page, text};
+use crate::probe::Probe;
 use crate::programs::{self, Programs};
 use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 use vlsm_cli::bench::work::positive;
 use vlsm_cli::failure;
+use vlsm_measure::spec::{Offered, PhaseSpec, Step};
+
+/// The time for which the idle device is watched: enough reads for a P99.9.
+const IDLE: Duration = Duration::from_secs(15);
 
 /// Options of an experiment, common to `list` and `figure`.
 #[derive(Debug, Clone, clap::Args)]
@@ -133,6 +140,9 @@ pub fn run(args: &Args) -> failure::Result {
     if !args.judge {
         campaign.check(&programs, &tasks)?;
         let stop = stop_flag(true)?;
+        if !shared.scale.is_smoke() {
+            warn_of_slow_device(&tasks);
+        }
         let mut shown = Shown::new();
         let done = campaign.go(&programs, stop, &mut |going| shown.show(&going));
         shown.finish();
@@ -168,4 +178,23 @@ fn publish(out: &Path, result: &FigureResult) -> Result {
     }
     let named = |(extension, content)| (format!("{}.{extension}", result.id), content);
     write_files(out, &files.into_iter().map(named).collect::<Vec<_>>())
+}
+/// Warns if the idle device is slower than condition 8 allows beside a run: the runs would take
+/// hours and not count.
+fn warn_of_slow_device(tasks: &[Task]) {
+    let is_open = |step: &Step| match step {
+        Step::Phase(PhaseSpec { offered: Offered::As(arrivals), .. }) => arrivals.peak().is_some(),
+        _ => false,
+    };
+    let counts =
+        |task: &&Task| task.run.limits.device.is_some() && task.run.steps.iter().any(is_open);
+    let Some(task) = tasks.iter().find(counts) else { return };
+    eprintln!("reading from the idle device for {} s", IDLE.as_secs());
+    let reads = Probe::new(&task.run.dir()).and_then(|probe| probe.idle(IDLE));
+    if let Some(slowest) = reads.as_ref().and_then(too_slow) {
+        eprintln!(
+            "the device is slow although it is idle: P99.9 of reads is {slowest:.1} ms. An open \
+             loop on a limited device will hardly count as measured now"
+        );
+    }
 }
