@@ -106,7 +106,7 @@ impl BlockCache {
         let counter = AtomicU64::default;
         let (held, hits) = (Gauge::default(), Striped::default());
         let (misses, miss_bytes, rewrites) = (counter(), counter(), counter());
-        let slots = Slots::default();
+        let slots = Slots::new(capacity);
         Self { blocks, held, slots, hits, misses, miss_bytes, rewrites }
     }
 
