@@ -72,10 +72,10 @@ impl Probe {
         (read == BLOCK).then(|| clock.now() - before)
     }
 
-    /// Reads for as long as this, while nothing runs.
-    pub fn idle(mut self, time: Duration) -> Option<Percentiles> {
+    /// Reads for as long as this, or until `stop` is set, while nothing runs.
+    pub fn idle(mut self, time: Duration, stop: &AtomicBool) -> Option<Percentiles> {
         let (clock, mut times) = (Clock::start(), histogram());
-        while u128::from(clock.now()) < time.as_nanos() {
+        while u128::from(clock.now()) < time.as_nanos() && !stop.load(Relaxed) {
             times.saturating_record(self.read(&clock)?);
             clock::sleep(EVERY);
         }
@@ -152,7 +152,7 @@ mod tests {
         let Some(mut probe) = Probe::new(Path::new(env!("CARGO_MANIFEST_DIR"))) else { return };
         let nanos = probe.read(&Clock::start()).expect("it is read");
         assert!(nanos > 100, "{nanos} ns are no read of a device");
-        let idle = probe.idle(EVERY * 5).expect("they are read");
+        let idle = probe.idle(EVERY * 5, &AtomicBool::new(false)).expect("they are read");
         assert!((1..=5).contains(&idle.count), "{idle:?}");
     }
 }

@@ -14,7 +14,7 @@ use crate::programs::{self, Programs};
 use crate::scale::Scale;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use vlsm_cli::bench::work::positive;
 use vlsm_cli::failure;
@@ -141,7 +141,7 @@ pub fn run(args: &Args) -> failure::Result {
         campaign.check(&programs, &tasks)?;
         let stop = stop_flag(true)?;
         if !shared.scale.is_smoke() {
-            warn_of_slow_device(&tasks);
+            warn_of_slow_device(&tasks, stop);
         }
         let mut shown = Shown::new();
         let done = campaign.go(&programs, stop, &mut |going| shown.show(&going));
@@ -181,7 +181,7 @@ fn publish(out: &Path, result: &FigureResult) -> Result {
 }
 /// Warns if the idle device is slower than condition 8 allows beside a run: the runs would take
 /// hours and not count.
-fn warn_of_slow_device(tasks: &[Task]) {
+fn warn_of_slow_device(tasks: &[Task], stop: &AtomicBool) {
     let is_open = |step: &Step| match step {
         Step::Phase(PhaseSpec { offered: Offered::As(arrivals), .. }) => arrivals.peak().is_some(),
         _ => false,
@@ -190,7 +190,7 @@ fn warn_of_slow_device(tasks: &[Task]) {
         |task: &&Task| task.run.limits.device.is_some() && task.run.steps.iter().any(is_open);
     let Some(task) = tasks.iter().find(counts) else { return };
     eprintln!("reading from the idle device for {} s", IDLE.as_secs());
-    let reads = Probe::new(&task.run.dir()).and_then(|probe| probe.idle(IDLE));
+    let reads = Probe::new(&task.run.dir()).and_then(|probe| probe.idle(IDLE, stop));
     if let Some(slowest) = reads.as_ref().and_then(too_slow) {
         eprintln!(
             "the device is slow although it is idle: P99.9 of reads is {slowest:.1} ms. An open \
