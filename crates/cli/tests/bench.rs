@@ -5,7 +5,7 @@
 mod common;
 
 use common::World;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// The first Ctrl-C ends the phase, the second one the program, at any point.
@@ -106,7 +106,7 @@ fn an_early_interrupt_says_that_nothing_was_measured() {
     let world = World::new();
     // This rate is more than the driver reaches, so its cost is measured for some seconds.
     let mut command = world.command(&["bench", "--pairs", "1m", "--rate", "900m"]);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let bench = command.spawn().unwrap();
     let listens = |id: u32| {
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
