@@ -183,6 +183,19 @@ impl Behind {
     }
 }
 
+/// A way that this machine leaves to the engine only in a slower form. The results are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum SlowPath {
+    /// The processor has no instruction for CRC-32C, the checksum of WAL records.
+    WalChecksums,
+    /// The processor has no AVX2 for XXH3, the checksum of blocks.
+    BlockChecksums,
+    /// The system gives memtables no huge pages, so that reads of memory wait more often.
+    SmallPages,
+}
+
 /// An event. Later versions may add fields to its variants, so match them with `..`.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -349,6 +362,12 @@ pub enum Event {
         /// The reason.
         error: Error,
     },
+    /// The machine does something in a slower way than others. Emitted once for each, when the
+    /// store is opened.
+    SlowPath {
+        /// What is slower.
+        what: SlowPath,
+    },
     /// With `salvage_wal`: the WAL is damaged, and the store was opened with the batches before the
     /// damage.
     WalDamaged {
@@ -439,6 +458,7 @@ impl Event {
             Self::Waited { .. } => "waited",
             Self::Buffered { .. } => "buffered",
             Self::WalUnmapped { .. } => "wal_unmapped",
+            Self::SlowPath { .. } => "slow_path",
             Self::WalDamaged { .. } => "wal_damaged",
             Self::WalLost { .. } => "wal_lost",
             Self::SstLost { .. } => "sst_lost",

@@ -15,6 +15,7 @@ use crate::waker::Waker;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use vlsm_core::event::SlowPath;
 
 /// The priority of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,11 @@ pub trait Env: Send + Sync + 'static {
     /// none if that is not known.
     fn memory_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// What this machine does in a slower way than others. It is told when a store is opened.
+    fn slow_paths(&self) -> Vec<SlowPath> {
+        Vec::new()
     }
 
     /// Runs `body` on a thread of its own.

@@ -19,9 +19,11 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
+use vlsm_core::event::SlowPath;
 
 mod memory;
 mod sleepers;
+mod slow_paths;
 
 use sleepers::{Native, Sleepers};
 
@@ -87,6 +89,10 @@ impl Env for RealEnv {
 
     fn memory_bytes(&self) -> Option<u64> {
         memory::of_this_process()
+    }
+
+    fn slow_paths(&self) -> Vec<SlowPath> {
+        slow_paths::of_this_machine()
     }
 
     fn spawn(

@@ -375,3 +375,29 @@ impl Iterator for Records {
         Some(Record { offset, head, payload })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    /// CRC-32C as defined, bit by bit, however this processor computes it.
+    #[test]
+    fn the_checksum_is_crc32c_on_every_processor() {
+        fn by_bits(bytes: &[u8]) -> u32 {
+            !bytes.iter().fold(!0, |sum, byte| {
+                (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+                    (sum >> 1) ^ (0x82f6_3b78 & 0_u32.wrapping_sub(sum & 1))
+                })
+            })
+        }
+        assert_eq!(super::checksum(b"123456789"), 0xe306_9283);
+        let bytes: Vec<u8> =
+            (0..40_000_u32).map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+        for len in (0..700).chain([4_095, 4_096, 4_097, 8_192, 24_576, 39_000]) {
+            // At any alignment.
+            let part = &bytes[len % 9..len % 9 + len];
+            assert_eq!(super::checksum(part), by_bits(part), "{len} bytes");
+        }
+        let (first, rest) = bytes.split_at(777);
+        let joined = crc32c::crc32c_append(super::checksum(first), rest);
+        assert_eq!(joined, by_bits(&bytes));
+    }
+}

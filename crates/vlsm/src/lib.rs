@@ -103,7 +103,9 @@ pub use stats::{FileStats, JobStats, KeyspaceStats, KeyspaceWait, Latencies, Lev
 pub use stats::{SnapshotStats, Stats, WaitStats, WorkStats};
 pub use transaction::{TRANSACT_TRIES, Transaction, TransactionIter};
 pub use verify::{Finding, Severity, VerifyProgress, VerifyReport, verify, verify_with};
-pub use vlsm_core::event::{Behind, Callback, ChainReport, ChainStage, Event, JobKind, WaitCause};
+pub use vlsm_core::event::{
+    Behind, Callback, ChainReport, ChainStage, Event, JobKind, SlowPath, WaitCause,
+};
 pub use vlsm_core::key::{MAX_KEY_LEN, MAX_VALUE_LEN};
 pub use vlsm_core::{ByteCount, BytesPerSec, Error, Micros, Result, Seq};
 pub use vlsm_core::{ConflictKind, LockHolder, OptionDifference};

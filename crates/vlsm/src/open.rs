@@ -468,6 +468,9 @@ fn tell_opened(engine: Arc<Engine>, recovered: &Recovered, start: Duration) -> A
     if let Some(error) = recovered.damage.clone() {
         shared.emit(Event::WalDamaged { error });
     }
+    for what in shared.env.slow_paths() {
+        shared.emit(Event::SlowPath { what });
+    }
     let took = Micros(shared.env.now().saturating_sub(start).as_micros() as u64);
     let wal_bytes = Bytes(recovered.live.iter().map(|live| live.len).sum());
     shared.emit(Event::Opened { batches: recovered.batches, wal_bytes, took });

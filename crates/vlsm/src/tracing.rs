@@ -67,6 +67,7 @@ fn level_of(event: &Event) -> Level {
         | Event::Buffered { .. } => Level::WARN,
         Event::Waited { took, .. } if *took >= LONG_WAIT => Level::WARN,
         Event::Opened { .. }
+        | Event::SlowPath { .. }
         | Event::Recovering { .. }
         | Event::SpaceReturned { .. }
         | Event::Ingested { .. }

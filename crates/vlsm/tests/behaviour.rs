@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use tiny::tiny;
 use vlsm::{
     Batch, ByteCount, Compression, Db, Durability, Env, Error, Event, JobKind, KeyspaceOptions,
-    WriteOptions,
+    SlowPath, WriteOptions,
 };
 use vlsm_disk::RealEnv;
 use vlsm_disk::fs::read_all;
@@ -283,6 +283,53 @@ fn what_is_buffered_instead_is_told_once() {
         let db = open();
         assert_eq!(db.iter().count(), 20_000);
         assert_eq!(told.lock().unwrap().len(), 2 * usize::from(buffered), "reads, too");
+    }
+}
+
+/// A slow machine is told once for each way in which it is slow, in the LOG, too.
+#[test]
+fn what_the_machine_does_slowly_is_told_when_a_store_is_opened() {
+    let all = [SlowPath::WalChecksums, SlowPath::BlockChecksums, SlowPath::SmallPages];
+    for slow in [&all[..], &all[1..2], &[]] {
+        let (fs, told) = (Arc::new(SimFs::new()), Arc::new(Mutex::new(Vec::new())));
+        let mut env = Altered::of(RealEnv::with_fs(fs.clone()));
+        let machine = slow.to_vec();
+        env.slow_paths = Box::new(move |_| machine.clone());
+        let heard = told.clone();
+        let listen = move |event: &Event| {
+            if let Event::SlowPath { what } = event {
+                heard.lock().unwrap().push(*what);
+            }
+        };
+        let builder = small("vlsm", "/store".as_ref()).env(Arc::new(env)).listener(listen);
+        builder.open().unwrap().close().unwrap();
+        assert_eq!(*told.lock().unwrap(), slow);
+        let log = String::from_utf8(read_all(&*fs, "/store/LOG".as_ref()).unwrap()).unwrap();
+        let lines = log.lines().filter(|line| line.contains(" slower"));
+        assert_eq!(lines.count(), slow.len(), "{log}");
+    }
+}
+
+/// The same on this machine, whatever it has, and a store works. CI also runs this on an emulated
+/// processor that has neither.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_processor_without_instructions_is_told_and_works() {
+    let fs = Arc::new(SimFs::new());
+    for life in 0..2 {
+        let builder = small("vlsm", "/store".as_ref()).env(RealEnv::with_fs(fs.clone()));
+        let db = builder.open().unwrap();
+        fill(&db, life * 2_000, (life + 1) * 2_000);
+        assert_eq!(db.iter().map(Result::unwrap).count() as u64, (life + 1) * 2_000);
+        db.close().unwrap();
+        let log = String::from_utf8(read_all(&*fs, "/store/LOG".as_ref()).unwrap()).unwrap();
+        let has = [
+            ("no instructions for CRC-32C", std::arch::is_x86_feature_detected!("sse4.2")),
+            ("no AVX2", std::arch::is_x86_feature_detected!("avx2")),
+        ];
+        for (line, has) in has {
+            assert_eq!(log.matches(line).count(), usize::from(!has), "{line}: {log}");
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events as lines of text: for the LOG, and for people. A line begins with the tree that it
 //! concerns and the keyspace of that tree. Numbers have their units. A line holds no key.
 
-use super::{Behind, Callback, ChainReport, Event};
+use super::{Behind, Callback, ChainReport, Event, SlowPath};
 use crate::ids::TreeId;
 use std::fmt;
 
@@ -156,6 +156,17 @@ impl fmt::Display for Event {
             Self::WalUnmapped { error } => {
                 write!(f, "cannot map the WAL, it is written by system calls instead: {error}")
             }
+            Self::SlowPath { what } => f.write_str(match what {
+                SlowPath::WalChecksums => {
+                    "the processor has no instructions for CRC-32C: checksums of the WAL are slower"
+                }
+                SlowPath::BlockChecksums => {
+                    "the processor has no AVX2: checksums of blocks are slower"
+                }
+                SlowPath::SmallPages => {
+                    "the system offers no huge pages: searches of memtables are slower"
+                }
+            }),
             Self::WalDamaged { error } => write!(f, "the WAL ends before its damage: {error}"),
             Self::WalLost { path, batches, seqs } => {
                 write!(f, "{} lies beyond damage: batches lost: {batches}", path.display())?;

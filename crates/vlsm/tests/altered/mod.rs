@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use vlsm::Env;
+use vlsm::{Env, SlowPath};
 use vlsm_disk::env::{Condition, Join, Priority};
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::Fs;
@@ -19,6 +19,8 @@ pub struct Altered {
     pub wall_clock: Hook<Duration>,
     /// Asked before a thread is started.
     pub may_start: Hook<io::Result<()>>,
+    /// What the machine does in a slower way.
+    pub slow_paths: Hook<Vec<SlowPath>>,
     /// Called where tasks may be interleaved.
     pub interleave: Hook<()>,
 }
@@ -30,6 +32,7 @@ impl Altered {
             real,
             wall_clock: Box::new(|real| real.wall_clock()),
             may_start: Box::new(|_| Ok(())),
+            slow_paths: Box::new(|real| real.slow_paths()),
             interleave: Box::new(|_| {}),
         }
     }
@@ -56,6 +59,9 @@ impl Env for Altered {
     ) -> io::Result<Box<dyn Join>> {
         (self.may_start)(&self.real)?;
         self.real.spawn(name, priority, body)
+    }
+    fn slow_paths(&self) -> Vec<SlowPath> {
+        (self.slow_paths)(&self.real)
     }
     fn waker(&self) -> Option<Arc<Waker>> {
         self.real.waker()
