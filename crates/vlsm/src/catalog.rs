@@ -17,6 +17,7 @@ pub use options::KeyspaceOptions;
 
 use crate::rules::{Extensions, Rules};
 use crate::shared::clock::Clock;
+use crate::shared::habits::Habits;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
@@ -133,6 +134,8 @@ pub(crate) struct KeyspaceInfo {
     since: AtomicU64,
     /// The clock that decides when a put expires.
     pub clock: Arc<Clock>,
+    /// How much its scans read.
+    pub habits: Arc<Habits>,
 }
 
 /// Refuses a name that a person could not read or type. Existing keyspaces may keep such a name.
@@ -279,6 +282,7 @@ impl KeyspaceInfo {
             first: AtomicU64::new(trees.first),
             since: AtomicU64::new(0),
             clock: clock.clone(),
+            habits: Arc::default(),
         })
     }
 }

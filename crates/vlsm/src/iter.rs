@@ -360,8 +360,8 @@ impl Scope {
             (None, Direction::Forward) => end.from(&self.lo),
             (None, Direction::Backward) => end.from(&self.hi),
         };
-        let (tables, at) = (engine.reader.tables(), self.held.at);
-        let cursor = UserCursor::new(&tree, tables, at, direction, from)?;
+        let (reads, at) = ((engine.reader.fetcher(), &self.info.habits), self.held.at);
+        let cursor = UserCursor::new(&tree, reads, at, direction, from)?;
         Ok(Walk { cursor, tree, since })
     }
 }

@@ -20,6 +20,7 @@ use crate::catalog::KeyspaceInfo;
 use crate::handle::Handle;
 use crate::held::Held;
 use crate::read::merge_cursor::Direction;
+use crate::read::source_cursor::RunSource;
 use crate::read::table_cache::TableCache;
 use crate::read::user_cursor::UserCursor;
 use crate::read::view::TreeView;
@@ -29,7 +30,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Error, KeyRange, Result, Table, Tables, Trailer, Version};
-use vlsm_disk::sst::SstCursor;
+use vlsm_disk::sst::{Found, SstCursor, Wanted};
 
 /// An item of a [`Salvage`].
 #[derive(Debug, Clone)]
@@ -108,10 +109,12 @@ impl Salvage {
 
     /// Steps 1 and 2 of a region.
     fn begin(&self, tree: &TreeView) -> Result<UserCursor<RunCursor>> {
-        let cache = self.held.engine.reader.tables();
+        let fetcher = self.held.engine.reader.fetcher();
         let tree = TreeView { version: Arc::new(self.readable(&tree.version)), ..tree.clone() };
-        UserCursor::over(&tree, cache, self.held.at, Direction::Forward, Bound::Unbounded, &|run| {
-            RunCursor::new(cache.clone(), run.clone(), self.damages.clone())
+        let (at, direction) = (self.held.at, Direction::Forward);
+        let habits = &self.info.habits;
+        UserCursor::over(&tree, (fetcher, habits), at, direction, Bound::Unbounded, &|_, run| {
+            RunCursor::new(fetcher.tables().clone(), run.clone(), self.damages.clone())
         })
     }
 
@@ -353,6 +356,19 @@ impl Cursor for RunCursor {
 
     fn prev(&mut self) -> Result<()> {
         backwards()
+    }
+}
+
+/// Reads its blocks itself, because it must not stop at one that is damaged.
+impl RunSource for RunCursor {
+    fn missing(&self) -> Option<Wanted> {
+        None
+    }
+
+    fn give(&mut self, _: Found) {}
+
+    fn walked(&self) -> Option<(usize, u64)> {
+        None
     }
 }
 

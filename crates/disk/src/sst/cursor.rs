@@ -1,10 +1,11 @@
 //! Iterates over an SST through the block cache, with read-ahead.
 //!
-//! Algorithm: a seek reads one block. When the cursor goes on to the next block, it reads more than
+//! Algorithm: a seek reads one block, or as much as the caller expects to need
+//! ([`SstCursor::expecting`]). When the cursor goes on to the next block, it reads more than
 //! that block, and twice as much each time ([`AHEAD_MIN`], [`AHEAD_MAX`]). The next blocks come
-//! from that buffer. So a short scan waits for the device three times instead of once a block, and
-//! a long scan is as fast as the device. A move backwards or to another place begins anew with
-//! single blocks. A block from the buffer enters the cache when the cursor reaches it.
+//! from that buffer. So a short scan waits for the device three times instead of once a block, or
+//! once if it was expected, and a long scan is as fast as the device. A move backwards or to
+//! another place begins anew. A block from the buffer enters the cache when the cursor reaches it.
 //!
 //! Invariants: a block from the buffer is verified like any other. The buffer counts as memory of
 //! pinned blocks.
@@ -20,13 +21,13 @@ use crate::aligned::{AlignedBuf, align_down, align_up};
 use crate::gauge::Charge;
 use bytes::Bytes;
 use std::sync::Arc;
-use vlsm_core::{Cursor, Entry, Error, Result, Trailer};
+use vlsm_core::{Cursor, Entry, Error, FileUid, Result, Trailer};
 
 /// Bytes of a cursor's first read-ahead.
 const AHEAD_MIN: u64 = 8 << 10;
 
 /// The most bytes of one read-ahead.
-const AHEAD_MAX: u64 = 64 << 10;
+pub const AHEAD_MAX: u64 = 64 << 10;
 
 /// A part of a file that was read ahead.
 struct Ahead {
@@ -38,6 +39,51 @@ struct Ahead {
 impl Ahead {
     fn holds(&self, extent: &std::ops::Range<u64>) -> bool {
         self.start <= extent.start && extent.end <= self.start + self.bytes.len() as u64
+    }
+}
+
+/// The blocks that a seek has to read, the first one being that of its key.
+pub struct Wanted {
+    reader: Arc<SstReader>,
+    cache: Arc<BlockCache>,
+    fill: bool,
+    number: usize,
+    len: u64,
+}
+
+/// What was read for a seek.
+pub struct Found {
+    block: Block,
+    ahead: Option<Ahead>,
+    bytes_read: u64,
+}
+
+impl Wanted {
+    /// Reads the blocks. Any thread may do this for the one that seeks.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] or [`Error::Io`].
+    pub fn read(&self) -> Result<Found> {
+        let Self { reader, cache, fill, number, len } = self;
+        let extent = reader.extent(*number);
+        if align_up(extent.end) - align_down(extent.start) >= *len {
+            let (block, bytes_read) = reader.read_block(*number, cache, *fill)?;
+            return Ok(Found { block, ahead: None, bytes_read });
+        }
+        let start = align_down(extent.start);
+        let end = (start + len).min(reader.blocks_end()).max(extent.end);
+        let bytes = read(&**reader.file(), reader.path(), start..align_up(end))?;
+        let bytes_read = bytes.len() as u64;
+        let ahead = Ahead { start, _charge: cache.pinned(bytes.capacity() as u64), bytes };
+        let block = reader.decode(*number, &ahead.bytes, extent.start - start, cache)?;
+        cache.missed(reader.uid(), extent.start, bytes_read, &block, *fill);
+        Ok(Found { block, ahead: Some(ahead), bytes_read })
+    }
+
+    /// The file and the number of the first block.
+    #[must_use]
+    pub fn place(&self) -> (FileUid, usize) {
+        (self.reader.uid(), self.number)
     }
 }
 
@@ -53,6 +99,10 @@ pub struct SstCursor {
     approached: Option<usize>,
     /// The block of the last move, even if that move failed.
     target: usize,
+    /// The block to which the last seek went.
+    first: usize,
+    /// The bytes that a seek reads, if it reads at all.
+    expected: u64,
     /// The least bytes of the next read-ahead.
     window: u64,
     ahead: Option<Ahead>,
@@ -72,6 +122,8 @@ impl SstReader {
             number: 0,
             approached: None,
             target: 0,
+            first: 0,
+            expected: 0,
             window: AHEAD_MIN,
             ahead: None,
             error: None,
@@ -80,6 +132,23 @@ impl SstReader {
 }
 
 impl SstCursor {
+    /// The cursor, whose seeks read so many bytes at once if the block that they need is not in
+    /// the cache; at least that block, at most [`AHEAD_MAX`].
+    #[must_use]
+    pub fn expecting(self, bytes: u64) -> Self {
+        Self { expected: bytes.min(AHEAD_MAX), ..self }
+    }
+
+    /// The bytes of the file from the block to which the last seek went to the current one; none if
+    /// all blocks were in the cache.
+    #[must_use]
+    pub fn walked(&self) -> Option<u64> {
+        let blocks = self.first..self.number + 1;
+        let any = self.stats.block_misses > 0 && blocks.end <= self.reader.block_count();
+        (any && !blocks.is_empty())
+            .then(|| self.reader.extent(self.number).end - self.reader.extent(self.first).start)
+    }
+
     /// The counters.
     #[must_use]
     pub fn stats(&self) -> &ReadStats {
@@ -111,6 +180,37 @@ impl SstCursor {
     #[inline]
     pub fn step(&mut self) -> bool {
         self.block.as_mut().is_some_and(BlockCursor::step)
+    }
+
+    /// After [`Cursor::approach`]: the blocks that the seek has to read, if it has to.
+    #[must_use]
+    pub fn missing(&self) -> Option<Wanted> {
+        let number = self.approached?;
+        let taken = self.block.is_some() && self.number == number;
+        let readable = number < self.reader.block_count() && !self.reader.has_logged();
+        (readable && !taken && self.error.is_none()).then(|| self.wanted(number))
+    }
+
+    fn wanted(&self, number: usize) -> Wanted {
+        let (reader, cache) = (self.reader.clone(), self.cache.clone());
+        Wanted { reader, cache, fill: self.fill, number, len: self.expected }
+    }
+
+    /// Takes the blocks that were missing, and have been read.
+    pub fn give(&mut self, found: Found) {
+        if let Some(number) = self.approached {
+            let block = self.found(found);
+            (self.first, self.number) = (number, number);
+            self.block = Some(BlockCursor::new(block));
+        }
+    }
+
+    /// Counts what was read for a seek. Returns its block; the next ones are at hand.
+    fn found(&mut self, found: Found) -> Block {
+        self.stats.block_misses += 1;
+        self.stats.bytes_read += found.bytes_read;
+        (self.ahead, self.window) = (found.ahead, self.expected.max(AHEAD_MIN));
+        found.block
     }
 
     #[inline]
@@ -156,8 +256,13 @@ impl SstCursor {
     }
 
     fn elsewhere(&mut self, number: usize) -> Result<Block> {
-        (self.ahead, self.window) = (None, AHEAD_MIN);
-        self.reader.block(number, &self.cache, self.fill, &mut self.stats)
+        (self.ahead, self.window, self.first) = (None, AHEAD_MIN, number);
+        if let Some(block) = self.reader.cached(number, &self.cache) {
+            self.stats.block_hits += 1;
+            return Ok(block);
+        }
+        let found = self.wanted(number).read()?;
+        Ok(self.found(found))
     }
 
     /// The block after the current one.
@@ -281,7 +386,7 @@ impl Cursor for SstCursor {
         if let Some(block) = cache.get(reader.uid(), reader.extent(number).start) {
             self.stats.block_hits += 1;
             block.fetch();
-            (self.ahead, self.window) = (None, AHEAD_MIN);
+            (self.ahead, self.window, self.first) = (None, AHEAD_MIN, number);
             (self.block, self.number) = (Some(BlockCursor::new(block)), number);
         }
     }

@@ -363,7 +363,12 @@ impl SstReader {
     }
 
     /// A block from the file, and the bytes that were read.
-    fn read_block(&self, number: usize, cache: &BlockCache, fill: bool) -> Result<(Block, u64)> {
+    pub(super) fn read_block(
+        &self,
+        number: usize,
+        cache: &BlockCache,
+        fill: bool,
+    ) -> Result<(Block, u64)> {
         let extent = self.index.extent(number);
         let around = align_down(extent.start)..align_up(extent.end);
         let bytes = around.end - around.start;

@@ -6,16 +6,21 @@
 //!
 //! Threads and locks: owned by one reader; holds its tables alive; takes no lock.
 
+use crate::read::source_cursor::RunSource;
 use crate::read::table_cache::TableCache;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Entry, Error, Result, Table, Tables, Trailer};
-use vlsm_disk::sst::SstCursor;
+use vlsm_disk::sst::{Found, SstCursor, Wanted};
 
 /// A cursor over disjoint tables.
 pub(crate) struct LevelCursor {
     cache: Arc<TableCache>,
     tables: Tables,
     current: Option<Current>,
+    /// Its index among [`Habits`](crate::shared::habits::Habits), and the bytes that a seek reads.
+    habit: (usize, u64),
+    /// Bytes of tables that the walk left since the last seek.
+    left: u64,
     /// Whether `current` is the table of the key that was approached, until the next move.
     approached: bool,
     error: Option<Error>,
@@ -31,7 +36,13 @@ struct Current {
 
 impl LevelCursor {
     pub fn new(cache: Arc<TableCache>, tables: Tables) -> Self {
-        Self { cache, tables, current: None, approached: false, error: None }
+        let (habit, left) = ((0, 0), 0);
+        Self { cache, tables, current: None, habit, left, approached: false, error: None }
+    }
+
+    /// The cursor, whose seeks read so many bytes at once, if they have to read.
+    pub fn expecting(self, index: usize, bytes: u64) -> Self {
+        Self { habit: (index, bytes), ..self }
     }
 
     /// Runs a move. An error makes the cursor permanently invalid.
@@ -50,7 +61,8 @@ impl LevelCursor {
 
     fn open(&self, table: &Arc<Table>) -> Result<Current> {
         let (table, whole) = (table.clone(), table.is_whole());
-        Ok(Current { cursor: self.cache.cursor(&table)?, table, whole })
+        let cursor = self.cache.cursor(&table)?.expecting(self.habit.1);
+        Ok(Current { cursor, table, whole })
     }
 
     /// At the end of the current table's slice, moves on to the next table with a visible entry.
@@ -68,6 +80,8 @@ impl LevelCursor {
     }
 
     fn enter_first(&mut self, table: Option<Arc<Table>>) -> Result<()> {
+        let left = self.current.as_ref().and_then(|current| current.cursor.walked());
+        self.left += left.unwrap_or(0);
         self.current = match table {
             Some(table) => {
                 let mut current = self.open(&table)?;
@@ -149,7 +163,7 @@ impl Cursor for LevelCursor {
     }
 
     fn approach(&mut self, key: &[u8]) {
-        self.approached = false;
+        (self.approached, self.left) = (false, 0);
         let table = self.tables.starting_at(key).next();
         let Some(table) = table.filter(|table| table.range.contains(key)).cloned() else { return };
         // The seek returns the error, of this call or of an earlier one.
@@ -198,11 +212,16 @@ impl Cursor for LevelCursor {
     }
 
     fn seek_before(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
+        let approached = std::mem::take(&mut self.approached);
         self.guarded(|this| {
             let table = this.tables.ending_at(key).next().cloned();
             match table {
                 Some(table) if table.range.contains(key) => {
-                    let mut current = this.open(&table)?;
+                    let is_it = |at: &Current| approached && Arc::ptr_eq(&at.table, &table);
+                    let mut current = match this.current.take().filter(is_it) {
+                        Some(current) => current,
+                        None => this.open(&table)?,
+                    };
                     current.cursor.seek_before(key, trailer)?;
                     this.current = Some(current);
                 }
@@ -229,6 +248,24 @@ impl Cursor for LevelCursor {
             }
             this.skip_backward()
         })
+    }
+}
+
+impl RunSource for LevelCursor {
+    fn missing(&self) -> Option<Wanted> {
+        self.current.as_ref().filter(|_| self.approached)?.cursor.missing()
+    }
+
+    fn give(&mut self, found: Found) {
+        if let Some(current) = self.current.as_mut().filter(|_| self.approached) {
+            current.cursor.give(found);
+        }
+    }
+
+    fn walked(&self) -> Option<(usize, u64)> {
+        let current = self.current.as_ref().and_then(|current| current.cursor.walked());
+        let walked = self.left + current.unwrap_or(0);
+        (walked > 0).then_some((self.habit.0, walked))
     }
 }
 

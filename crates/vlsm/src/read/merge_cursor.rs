@@ -42,23 +42,25 @@ impl<C: Cursor> MergeCursor<C> {
         Self { order: Vec::with_capacity(sources.len()), sources, direction }
     }
 
+    /// All sources.
+    pub fn sources(&self) -> &[C] {
+        &self.sources
+    }
+
+    /// Prepares a seek of the sources from `first` on ([`Cursor::approach`]), and returns them.
+    pub fn approach(&mut self, first: usize, key: &[u8]) -> &mut [C] {
+        let sources = &mut self.sources[first..];
+        sources.iter_mut().for_each(|source| source.approach(key));
+        sources
+    }
+
     /// Moves to the first entry at or after the position; a merge that goes backwards moves to the
-    /// last entry before it.
-    pub fn seek(&mut self, key: &[u8], trailer: Trailer) -> Result<()> {
-        self.seek_from(0, key, trailer)
-    }
-
-    /// As [`MergeCursor::seek`] for all sources from `first` on; the others keep their positions.
-    pub fn skip(&mut self, first: usize, key: &[u8]) -> Result<()> {
-        self.seek_from(first, key, Trailer::FIRST)
-    }
-
-    fn seek_from(&mut self, first: usize, key: &[u8], trailer: Trailer) -> Result<()> {
+    /// last entry before it. Sources before `first` keep their positions.
+    pub fn seek_from(&mut self, first: usize, key: &[u8], trailer: Trailer) -> Result<()> {
         self.order.clear();
         let sources = &mut self.sources[first..];
         match self.direction {
             Direction::Forward => {
-                sources.iter_mut().for_each(|source| source.approach(key));
                 sources.iter_mut().try_for_each(|source| source.seek(key, trailer))?;
             }
             Direction::Backward => {
@@ -274,7 +276,7 @@ mod tests {
             merge.seek_start().expect("reads");
             assert_eq!(rest(&mut merge), all);
             for at in 0..all.len() {
-                merge.seek(&all[at].0, all[at].1).expect("reads");
+                merge.seek_from(0, &all[at].0, all[at].1).expect("reads");
                 assert_eq!(rest(&mut merge), all[at..]);
             }
             all.reverse();
@@ -282,7 +284,7 @@ mod tests {
             merge.seek_start().expect("reads");
             assert_eq!(rest(&mut merge), all);
             for at in 0..all.len() {
-                merge.seek(&all[at].0, all[at].1).expect("reads");
+                merge.seek_from(0, &all[at].0, all[at].1).expect("reads");
                 assert_eq!(rest(&mut merge), all[at + 1..]);
             }
         }

@@ -5,6 +5,7 @@
 
 pub(crate) mod changes;
 pub(crate) mod covers;
+pub(crate) mod fetch;
 pub(crate) mod get;
 pub(crate) mod level_cursor;
 pub(crate) mod merge_cursor;
@@ -19,10 +20,10 @@ pub(crate) mod view;
 
 use crate::catalog::{KeyspaceInfo, Trees};
 use crate::shared::Shared;
+use fetch::Fetcher;
 use pins::Pins;
 use snapshots::Snapshots;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 use table_cache::TableCache;
 use view::{FilteredTrees, Moment, Pinned, TreeView, Views};
@@ -35,8 +36,7 @@ pub(crate) struct Reader {
     tables: Arc<TableCache>,
     snapshots: Arc<Snapshots>,
     pins: Pins,
-    /// The pool threads that take part in reads of several keys, or are going to.
-    helpers: Arc<AtomicUsize>,
+    fetcher: Arc<Fetcher>,
 }
 
 impl Reader {
@@ -52,7 +52,7 @@ impl Reader {
             tables: tables.clone(),
             snapshots: snapshots.clone(),
             pins: Pins::default(),
-            helpers: Arc::default(),
+            fetcher: Arc::new(Fetcher::new(shared, tables)),
         }
     }
 
@@ -121,6 +121,11 @@ impl Reader {
             Some(trees) => Ok(trees),
             None => Ok(keyspace.trees_from_first(self.tree_at(keyspace, 0, seq)?.id)),
         }
+    }
+
+    /// Reads blocks of several SSTs at the same time.
+    pub fn fetcher(&self) -> &Arc<Fetcher> {
+        &self.fetcher
     }
 
     /// The open SSTs.

@@ -3,8 +3,8 @@
 //! 1. The keys are sorted and taken 64 at a time.
 //! 2. A round searches for each key in memory. A search that would have to read stops, and returns
 //!    the missing item: the reader of a file, or a block.
-//! 3. All missing items are read at the same time, by threads of the I/O pool and by the caller.
-//!    They are kept for these keys, even if the cache evicts them.
+//! 3. All missing items are read at the same time ([`fetch`](crate::read::fetch)). They are kept
+//!    for these keys, even if the cache evicts them.
 //! 4. The next round continues with the stopped keys. Most keys need one round for a block; false
 //!    positives of filters, several runs of L0 and files that are not open need more.
 //! 5. Keys that are left after the last round, or if reading in parallel gains nothing, are read
@@ -13,24 +13,17 @@
 //! Invariants: an ordinary get and a round search the same places in the same order
 //! ([`Reader::find`]). A call keeps at most 64 readers and 4 MB of blocks, and one more block.
 //!
-//! Threads and locks: the caller takes part in the reading, so it never waits for a busy pool, only
-//! for reads that have begun. All calls together leave one of the pool's threads to jobs. A pool
-//! thread that joins a round after its end reads nothing; until then it counts as a helper, so a
-//! busy pool's queue does not grow.
+//! Threads and locks: those of the reads in parallel.
 
 use crate::read::Reader;
+use crate::read::fetch::{Fetched, Missing, Place};
 use crate::read::get::Newest;
-use crate::read::table_cache::TableCache;
 use crate::read::view::{Moment, TreeView};
 use crate::shared::latency::Timed;
-use crate::sync::Mutex;
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use vlsm_core::{Error, FileNumber, FileUid, Result, Seq, Table};
-use vlsm_disk::Condition;
 use vlsm_disk::sst::block::Block;
 use vlsm_disk::sst::{ReadStats, SstReader};
 
@@ -54,35 +47,6 @@ impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
-}
-
-/// An item that has to be read.
-enum Missing {
-    Reader(Arc<Table>),
-    Block(Arc<SstReader>, usize),
-}
-
-impl Missing {
-    fn place(&self) -> Place {
-        match self {
-            Self::Reader(table) => Place::Reader(table.file.number),
-            Self::Block(reader, number) => Place::Block(reader.summary().uid, *number),
-        }
-    }
-}
-
-/// Identifies an item that has to be read. Two copies of an ingested file have the same uid and the
-/// same blocks, but their readers see them at different sequence numbers.
-#[derive(PartialEq, Eq, Hash)]
-enum Place {
-    Reader(FileNumber),
-    Block(FileUid, usize),
-}
-
-/// An item that was read.
-enum Fetched {
-    Reader(Arc<SstReader>),
-    Block(Block),
 }
 
 /// All items that were read for some keys.
@@ -111,95 +75,6 @@ impl Round {
             self.bytes += reader.block_bytes(*number);
         }
         self.missing.push(missing);
-    }
-}
-
-/// A running round.
-struct Fetch {
-    missing: Vec<Missing>,
-    fetched: Vec<Mutex<Option<Fetched>>>,
-    /// The index of the next item to read, and the number of items that are not read yet.
-    next: AtomicUsize,
-    left: AtomicUsize,
-    /// The number of helpers that have begun, and [`OVER`] after the end of the round.
-    joined: AtomicUsize,
-    done: Arc<dyn Condition>,
-    tables: Arc<TableCache>,
-}
-
-/// Counts a read as done, even if it failed or panicked.
-struct Made<'a>(&'a Fetch);
-
-impl Drop for Made<'_> {
-    fn drop(&mut self) {
-        if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.done.notify();
-        }
-    }
-}
-
-/// Marks the end of a round in [`Fetch::joined`].
-const OVER: usize = 1 << 30;
-
-/// A pool thread that may take part in a round. It counts until the end of the round, or until it
-/// has begun if that is later.
-struct Helper {
-    fetch: Arc<Fetch>,
-    all: Arc<AtomicUsize>,
-}
-
-impl Helper {
-    /// Another helper, if there are fewer than `most`.
-    fn new(fetch: &Arc<Fetch>, all: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
-        let more = |count| (count < most).then_some(count + 1);
-        all.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(Self { fetch: fetch.clone(), all: all.clone() })
-    }
-
-    fn help(&self) {
-        if self.fetch.joined.fetch_add(1, Ordering::AcqRel) < OVER {
-            self.fetch.run();
-        } else {
-            self.all.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Ends a round: its helpers do not count any more.
-struct Ends<'a>(&'a Fetch, &'a AtomicUsize);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        let joined = self.0.joined.fetch_add(OVER, Ordering::AcqRel);
-        self.1.fetch_sub(joined, Ordering::Relaxed);
-    }
-}
-
-impl Fetch {
-    /// Reads until all items are taken.
-    fn run(&self) {
-        loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(missing) = self.missing.get(index) else { return };
-            let _made = Made(self);
-            let fetched = match missing {
-                Missing::Reader(table) => self.tables.shared_reader(table).map(Fetched::Reader),
-                Missing::Block(reader, number) => {
-                    reader.fetch(*number, self.tables.cache()).map(Fetched::Block)
-                }
-            };
-            *self.fetched[index].lock() = fetched.ok();
-        }
-    }
-
-    fn wait(&self) {
-        loop {
-            let epoch = self.done.epoch();
-            if self.left.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            self.done.wait(epoch, None);
-        }
     }
 }
 
@@ -306,30 +181,9 @@ impl Reader {
 
     /// Reads the missing items of a round. Returns false if an item could not be read.
     fn fetch(&self, round: Round, hand: &mut AtHand) -> bool {
-        let count = round.missing.len();
-        let fetch = Arc::new(Fetch {
-            missing: round.missing,
-            fetched: (0..count).map(|_| Mutex::new(None)).collect(),
-            next: AtomicUsize::new(0),
-            left: AtomicUsize::new(count),
-            joined: AtomicUsize::new(0),
-            done: self.shared.env.condition(Duration::ZERO),
-            tables: self.tables.clone(),
-        });
-        let most = (self.shared.options.io_threads - 1).max(1);
-        let ends = Ends(&fetch, &self.helpers);
-        for _ in 1..count {
-            let Some(helper) = Helper::new(&fetch, &self.helpers, most) else { break };
-            drop(self.shared.io.submit(move || {
-                helper.help();
-                Ok(())
-            }));
-        }
-        fetch.run();
-        fetch.wait();
-        drop(ends);
-        for (missing, fetched) in fetch.missing.iter().zip(&fetch.fetched) {
-            match (missing.place(), fetched.lock().take()) {
+        let places: Vec<Place> = round.missing.iter().map(Missing::place).collect();
+        for (place, fetched) in places.into_iter().zip(self.fetcher.fetch(round.missing)) {
+            match (place, fetched) {
                 (Place::Reader(file), Some(Fetched::Reader(reader))) => {
                     hand.readers.insert(file, reader);
                 }

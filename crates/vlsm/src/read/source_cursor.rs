@@ -8,6 +8,21 @@
 use crate::memtable::MemtableCursor;
 use bytes::Bytes;
 use vlsm_core::{Cursor, Entry, Result, Trailer};
+use vlsm_disk::sst::{Found, Wanted};
+
+/// A cursor over a run or level. Another thread may read the block that its seek needs.
+pub(crate) trait RunSource: Cursor {
+    /// After [`Cursor::approach`]: the blocks that the seek has to read; none if its block is in
+    /// memory.
+    fn missing(&self) -> Option<Wanted>;
+
+    /// Takes the blocks that were missing.
+    fn give(&mut self, found: Found);
+
+    /// The index among [`Habits`](crate::shared::habits::Habits), and the bytes that the walk went
+    /// through since its last seek; none if all were in memory.
+    fn walked(&self) -> Option<(usize, u64)>;
+}
 
 /// A cursor over a memtable, or one of type `R` over a run or level.
 pub(crate) enum SourceCursor<R> {
@@ -23,6 +38,31 @@ macro_rules! of {
             Self::Run(cursor) => cursor.$method($($argument),*),
         }
     };
+}
+
+impl<R: RunSource> SourceCursor<R> {
+    /// As [`RunSource::missing`]; a memtable has no blocks.
+    pub fn missing(&self) -> Option<Wanted> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => cursor.missing(),
+        }
+    }
+
+    /// As [`RunSource::give`].
+    pub fn give(&mut self, found: Found) {
+        if let Self::Run(cursor) = self {
+            cursor.give(found);
+        }
+    }
+
+    /// As [`RunSource::walked`].
+    pub fn walked(&self) -> Option<(usize, u64)> {
+        match self {
+            Self::Memtable(_) => None,
+            Self::Run(cursor) => cursor.walked(),
+        }
+    }
 }
 
 impl<R: Cursor> Cursor for SourceCursor<R> {

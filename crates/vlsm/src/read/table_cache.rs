@@ -146,6 +146,12 @@ impl TableCache {
         Ok(file)
     }
 
+    /// Whether blocks come from the device, not from the page cache.
+    #[inline]
+    pub fn reads_directly(&self) -> bool {
+        self.direct_reads && !self.buffered.load(Ordering::Relaxed)
+    }
+
     /// The block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache

@@ -6,6 +6,11 @@
 //! the merge operator fails, the error concerns the key alone, and the walk continues. Forwards the
 //! walk stays on the entry of a pair until it goes on, so a reader may look at it without a copy.
 //!
+//! A seek first asks all sources for the blocks that they need: one of each, or as many as scans
+//! of this keyspace usually need ([`Habits`]). With direct reads, several that are
+//! not in memory are read from the device at the same time. Without, the page cache may have them,
+//! and then other threads would cost more than they save.
+//!
 //! Long deleted ranges are not walked: when a range tombstone hid [`HIDDEN_MAX`] keys in a row, the
 //! sources that are older than it skip to its end. All entries in these sources are older than the
 //! tombstone, so no visible entry is skipped.
@@ -13,26 +18,29 @@
 //! Threads and locks: owned by one iterator; pins the memtables and tables of its view.
 
 use crate::read::covers::Covers;
+use crate::read::fetch::{Fetched, Fetcher, Missing};
 use crate::read::level_cursor::LevelCursor;
 use crate::read::merge_cursor::{Direction, MergeCursor};
-use crate::read::source_cursor::SourceCursor;
-use crate::read::table_cache::TableCache;
+use crate::read::source_cursor::{RunSource, SourceCursor};
 use crate::read::view::{Moment, Source, TreeView};
 use crate::rules::Rules;
 use crate::rules::resolve::{Meaning, Resolver, meaning};
+use crate::shared::habits::Habits;
 use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 use vlsm_core::key::is_same;
-use vlsm_core::{Cursor, Error, KeyBuf, Result, Seq, Tables, Trailer};
+use vlsm_core::{Error, KeyBuf, Result, Seq, Tables, Trailer};
 
 /// The number of keys in a row that a range tombstone hides before the walk skips the rest.
 const HIDDEN_MAX: u32 = 8;
 
 /// A one-way walk over the visible pairs of one tree, with cursors of type `R` over its runs and
 /// levels.
-pub(crate) struct UserCursor<R = LevelCursor> {
+pub(crate) struct UserCursor<R: RunSource = LevelCursor> {
     merge: MergeCursor<SourceCursor<R>>,
+    fetcher: Arc<Fetcher>,
+    habits: Arc<Habits>,
     covers: Covers,
     /// For each age, the index of the first source that is older.
     older: Vec<usize>,
@@ -61,31 +69,36 @@ impl UserCursor {
     /// A walk over a tree that starts at `from`, or at an end of the tree if `from` is unbounded.
     pub fn new(
         tree: &TreeView,
-        cache: &Arc<TableCache>,
+        (fetcher, habits): (&Arc<Fetcher>, &Arc<Habits>),
         at: Moment,
         direction: Direction,
         from: Bound<&[u8]>,
     ) -> Result<Self> {
-        Self::over(tree, cache, at, direction, from, &|tables| {
-            LevelCursor::new(cache.clone(), tables.clone())
+        Self::over(tree, (fetcher, habits), at, direction, from, &|habit, tables| {
+            let cursor = LevelCursor::new(fetcher.tables().clone(), tables.clone());
+            match direction {
+                Direction::Forward => cursor.expecting(habit, habits.expected(habit)),
+                Direction::Backward => cursor,
+            }
         })
     }
 }
 
-impl<R: Cursor> UserCursor<R> {
+impl<R: RunSource> UserCursor<R> {
     /// The same walk, with cursors over the tree's runs and levels that `run` creates.
     pub fn over(
         tree: &TreeView,
-        cache: &Arc<TableCache>,
+        (fetcher, habits): (&Arc<Fetcher>, &Arc<Habits>),
         at: Moment,
         direction: Direction,
         from: Bound<&[u8]>,
-        run: &dyn Fn(&Tables) -> R,
+        run: &dyn Fn(usize, &Tables) -> R,
     ) -> Result<Self> {
         let count = 1 + tree.immutables.len() + tree.version.l0.len() + tree.version.levels.len();
         let mut sources = Vec::with_capacity(count);
-        let mut covers = Covers::new(cache.clone(), at.seq);
+        let mut covers = Covers::new(fetcher.tables().clone(), at.seq);
         let mut older = Vec::with_capacity(count);
+        let mut runs = 0;
         for source in tree.sources() {
             match source {
                 // All entries and range tombstones that the reader may see are counted by now.
@@ -98,13 +111,17 @@ impl<R: Cursor> UserCursor<R> {
                 }
                 Source::Run(tables) => {
                     covers.add_run(older.len(), tables);
-                    sources.push(SourceCursor::Run(run(tables)));
+                    let habit = Habits::index(&tree.version, runs);
+                    sources.push(SourceCursor::Run(run(habit, tables)));
+                    runs += 1;
                 }
             }
             older.push(sources.len());
         }
         let mut this = Self {
             merge: MergeCursor::new(sources, direction),
+            fetcher: fetcher.clone(),
+            habits: habits.clone(),
             covers,
             older,
             rules: tree.rules.clone(),
@@ -121,6 +138,7 @@ impl<R: Cursor> UserCursor<R> {
 
     /// Starts again at a bound.
     pub fn seek(&mut self, from: Bound<&[u8]>) -> Result<()> {
+        self.note_habits();
         self.has_last = false;
         self.found = None;
         let (key, before_key) = match (from, self.direction) {
@@ -131,12 +149,33 @@ impl<R: Cursor> UserCursor<R> {
             (Bound::Excluded(key), Direction::Backward) => (key, true),
         };
         if before_key {
-            return self.merge.seek(key, Trailer::FIRST);
+            return self.seek_from(0, key);
         }
         // Past all entries of `key`: the smallest key after it is the key with a zero byte added.
         let mut after = key.to_vec();
         after.push(0);
-        self.merge.seek(&after, Trailer::FIRST)
+        self.seek_from(0, &after)
+    }
+
+    /// Notes how far the walk went since its last seek.
+    fn note_habits(&mut self) {
+        if self.direction == Direction::Forward {
+            for (habit, bytes) in self.merge.sources().iter().filter_map(SourceCursor::walked) {
+                self.habits.note(habit, bytes);
+            }
+        }
+    }
+
+    /// Moves the sources from `first` on to a key; the others keep their positions.
+    fn seek_from(&mut self, first: usize, key: &[u8]) -> Result<()> {
+        let sources = self.merge.approach(first, key);
+        if self.fetcher.tables().reads_directly() {
+            let waiting = sources.iter().filter(|source| source.missing().is_some()).count();
+            if waiting > 1 {
+                fetch(&self.fetcher, sources);
+            }
+        }
+        self.merge.seek_from(first, key, Trailer::FIRST)
     }
 
     /// The key that the last call of [`UserCursor::advance`] reached, even if it failed.
@@ -301,8 +340,36 @@ impl<R: Cursor> UserCursor<R> {
             Direction::Backward => &cover.window.lo,
         };
         match (cover.age, end) {
-            (Some(age), Some(end)) => self.merge.skip(self.older[age], end),
+            (Some(age), Some(end)) => {
+                let (first, end) = (self.older[age], end.clone());
+                self.seek_from(first, &end)
+            }
             _ => Ok(()),
+        }
+    }
+}
+
+impl<R: RunSource> Drop for UserCursor<R> {
+    fn drop(&mut self) {
+        self.note_habits();
+    }
+}
+
+/// Reads the missing blocks of all sources at the same time.
+#[cold]
+fn fetch<R: RunSource>(fetcher: &Fetcher, sources: &mut [SourceCursor<R>]) {
+    let mut waiting = Vec::new();
+    let mut missing = Vec::new();
+    for source in sources {
+        if let Some(wanted) = source.missing() {
+            missing.push(Missing::Seek(wanted));
+            waiting.push(source);
+        }
+    }
+    for (source, fetched) in waiting.into_iter().zip(fetcher.fetch(missing)) {
+        // One that could not be read is missing again in the seek, which returns the error.
+        if let Some(Fetched::Seek(found)) = fetched {
+            source.give(found);
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod clock;
 pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod gate;
+pub(crate) mod habits;
 pub(crate) mod health;
 pub(crate) mod latency;
 pub(crate) mod memory;

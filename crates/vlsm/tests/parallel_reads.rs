@@ -1,5 +1,5 @@
-//! Reads of several keys at once: the same answers as reads of one key each, errors of single keys
-//! included, and reads of the device that are made at the same time.
+//! Reads of several keys at once, and seeks over several runs: the same answers as one read after
+//! the other, errors included, and reads of the device that are made at the same time.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod tiny;
@@ -38,20 +38,25 @@ fn fill(builder: Builder) {
 }
 
 /// Reads that wait for each other.
-#[derive(Default)]
 struct Crowd {
+    full: usize,
+    /// The number of reads now, and the most at any time.
     now: Mutex<(usize, usize)>,
     changed: Condvar,
 }
 
 impl Crowd {
-    /// Stays for a moment, or until four are here.
+    fn new(full: usize) -> Arc<Self> {
+        Arc::new(Self { full, now: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Stays for a moment, or until enough are here.
     fn enter(&self) {
         let mut now = self.now.lock().unwrap();
         now.0 += 1;
         now.1 = now.1.max(now.0);
         self.changed.notify_all();
-        let alone = |now: &mut (usize, usize)| now.1 < 4;
+        let alone = |now: &mut (usize, usize)| now.1 < self.full;
         let waited = self.changed.wait_timeout_while(now, Duration::from_secs(2), alone);
         waited.unwrap().0.0 -= 1;
     }
@@ -64,7 +69,7 @@ fn what_is_not_in_memory_is_read_at_the_same_time_and_once() {
     let builder = || Db::builder(Path::new("/store")).env(env.clone());
     fill(builder());
     let db = tiny(builder(), ByteCount::kib(64)).open().unwrap();
-    let crowd = Arc::new(Crowd::default());
+    let crowd = Crowd::new(4);
     let entered = crowd.clone();
     let delay = Fault::Delay(Arc::new(move || entered.enter()));
     let reads = fs.add(Rule::once(Op::Read, ".sst", delay).forever());
@@ -87,6 +92,109 @@ fn what_is_not_in_memory_is_read_at_the_same_time_and_once() {
     assert!(near.iter().all(|found| matches!(found, Ok(Some(_)))));
     let misses = db.stats().cache_misses - misses;
     assert!((1..=12).contains(&misses), "{misses} blocks for 50 neighbours");
+    db.close().unwrap();
+}
+
+/// A store over `fs` whose open files, but no blocks, are in memory, with direct reads or without.
+fn without_blocks(fs: &FaultFs, direct: bool) -> Db {
+    let builder = Db::builder(Path::new("/store")).env(RealEnv::with_fs(Arc::new(fs.clone())));
+    let builder = tiny(builder, ByteCount::kib(64)).configure(|options| {
+        options.direct_reads = direct;
+        options.cache_limit = Some(ByteCount::ZERO);
+    });
+    let db = builder.open().unwrap();
+    assert_eq!(db.iter().count() as u32, KEYS);
+    db
+}
+
+/// With direct reads a seek asks all runs for their blocks at the same time, in both directions.
+/// Without it does not, because the page cache would answer sooner than another thread.
+#[test]
+fn a_seek_reads_the_blocks_of_several_runs_at_the_same_time() {
+    let fs = FaultFs::new(Arc::new(SimFs::new()));
+    fill(Db::builder(Path::new("/store")).env(RealEnv::with_fs(Arc::new(fs.clone()))));
+    for direct in [true, false] {
+        let db = without_blocks(&fs, direct);
+        for backwards in [false, true] {
+            let crowd = Crowd::new(if direct { 2 } else { 1 });
+            let entered = crowd.clone();
+            let delay = Fault::Delay(Arc::new(move || entered.enter()));
+            let reads = fs.add(Rule::once(Op::Read, ".sst", delay).forever());
+            let middle = key(KEYS / 2);
+            let mut found = match backwards {
+                false => db.range(middle..),
+                true => db.range(..middle),
+            };
+            let next = if backwards { found.next_back() } else { found.next() };
+            let number = if backwards { KEYS / 2 - 1 } else { KEYS / 2 };
+            let expected = (key(number).into(), value(number).into());
+            assert_eq!(next.unwrap().unwrap(), expected);
+            let (count, together) = (fs.fired(reads), crowd.now.lock().unwrap().1);
+            assert!(count >= 2, "the key is in the range of {count} files only");
+            assert_eq!(together >= 2, direct, "{together} reads at a time, backwards {backwards}");
+            fs.end(reads);
+        }
+        db.close().unwrap();
+    }
+}
+
+/// Scans of ninety pairs learn to read what they need at once; seeks alone unlearn it.
+#[test]
+fn a_scan_reads_at_once_what_scans_before_it_needed() {
+    let fs = FaultFs::new(Arc::new(SimFs::new()));
+    let builder = || {
+        let builder = Db::builder(Path::new("/store"));
+        let builder = builder.env(RealEnv::with_fs(Arc::new(fs.clone())));
+        builder.configure(|options| options.cache_limit = Some(ByteCount::ZERO))
+    };
+    let db = builder().open().unwrap();
+    let mut rng = SmallRng::seed_from_u64(1);
+    for number in 0..KEYS {
+        let mut random = [0; 180];
+        rng.fill(&mut random[..]);
+        db.put(key(number), random).unwrap();
+    }
+    db.default_keyspace().compact_range(..).unwrap();
+    db.close().unwrap();
+    let db = builder().open().unwrap();
+    let reads = fs.add(Rule::once(Op::Read, ".sst", Fault::Delay(Arc::new(|| {}))).forever());
+    let scan = |first: u32, pairs: usize| {
+        let before = fs.fired(reads);
+        let found = db.range(key(first)..).take(pairs).map(|found| found.unwrap().0);
+        assert!(found.eq((first..).take(pairs).map(|number| Bytes::from(key(number)))));
+        fs.fired(reads) - before
+    };
+    let habit = |pairs| (0..60).map(|n| scan(n * 97 % (KEYS - 100), pairs)).sum::<u64>();
+    assert!(habit(1) >= 60);
+    assert_eq!(scan(1_900, 1), 1, "a seek reads a block");
+    let unused = scan(1_900, 90);
+    habit(90);
+    let used = scan(1_900, 90);
+    assert!(unused >= 3 && used <= 2, "{used} reads of a scan, {unused} before others");
+    habit(1);
+    assert_eq!(scan(1_900, 90), unused, "after seeks alone");
+    db.close().unwrap();
+}
+
+/// A read that fails or finds damage is the error of the seek that needs it, with other threads or
+/// without, and the next seek works.
+#[test]
+fn a_seek_returns_the_errors_of_reads_that_other_threads_made() {
+    let fs = FaultFs::new(Arc::new(SimFs::new()));
+    fill(Db::builder(Path::new("/store")).env(RealEnv::with_fs(Arc::new(fs.clone()))));
+    let db = without_blocks(&fs, true);
+    for fault in [Fault::Eio, Fault::Misdirected] {
+        // The fetch leaves the block out, and the seek fails over it.
+        let broken = fs.add(Rule::once(Op::Read, ".sst", fault.clone()).forever());
+        let refused = db.range(key(KEYS / 2)..).next().unwrap().unwrap_err();
+        assert!(matches!(refused, Error::Io { .. } | Error::Corruption { .. }), "{refused}");
+        fs.end(broken);
+        // The fetch leaves the block out, and the seek reads it.
+        let once = fs.add(Rule::once(Op::Read, ".sst", fault));
+        let found = db.range(key(KEYS / 2)..).next().unwrap().unwrap();
+        assert_eq!(found, (key(KEYS / 2).into(), value(KEYS / 2).into()));
+        assert_eq!(fs.fired(once), 1);
+    }
     db.close().unwrap();
 }
 
