@@ -55,9 +55,10 @@ pub trait Cursor {
     /// Moves to the last entry.
     fn seek_last(&mut self) -> Result<()>;
 
-    /// Prepares a seek to `key`, which is the next move: fetches memory that the seek will look at,
-    /// into the processor's cache. Until then the position is not defined. A merge lets all its
-    /// sources do this before any of them seeks. Does nothing by default.
+    /// Prepares a seek to `key` or to before it, which is the next move: opens the file that it
+    /// needs, and fetches memory that it will look at into the processor's cache. Until then the
+    /// position is not defined. A merge lets all its sources do this before any of them seeks. Does
+    /// nothing by default.
     fn approach(&mut self, _key: &[u8]) {}
 
     /// Moves to the first entry at or after `(key, trailer)` in tree order.

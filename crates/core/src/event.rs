@@ -183,7 +183,7 @@ impl Behind {
     }
 }
 
-/// A way that this machine leaves to the engine only in a slower form. The results are the same.
+/// Something that the engine does in a slower way on this machine, with the same results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -72,6 +72,17 @@ pub struct Done {
     pub urgent: Option<Arc<dyn Condition>>,
 }
 
+impl Done {
+    fn notify(&self, tells: Tells) {
+        if let Some(urgent) = self.urgent.as_ref().filter(|_| tells == Tells::EachAndUrgent) {
+            urgent.notify();
+        }
+        if tells != Tells::Nobody {
+            self.each.notify();
+        }
+    }
+}
+
 impl From<Arc<dyn Condition>> for Done {
     fn from(each: Arc<dyn Condition>) -> Self {
         Self { each, urgent: None }
@@ -88,12 +99,26 @@ pub enum Rank {
     Later,
 }
 
+/// Whom the end of a call notifies ([`Done`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    Nobody,
+    Each,
+    EachAndUrgent,
+}
+
+impl Tells {
+    fn of(urgent: bool) -> Self {
+        if urgent { Self::EachAndUrgent } else { Self::Each }
+    }
+}
+
 /// A call in the queue.
 struct Queued {
     work: Work,
     rank: Rank,
     way: Way,
-    urgent: bool,
+    tells: Tells,
     /// The time of its submission, by the clock of the environment; zero without an order.
     since: Duration,
 }
@@ -196,7 +221,14 @@ impl IoPool {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        self.put((false, true), (Rank::Later, Way::Read), move |_| work())
+        self.put((false, Tells::EachAndUrgent), (Rank::Later, Way::Read), move |_| work())
+    }
+
+    /// As [`IoPool::submit`], but the end of the call notifies none of the pool's conditions: for
+    /// those who wait in a way of their own.
+    pub fn submit_quietly(&self, work: impl FnOnce() -> Result<()> + Send + 'static) {
+        let kind = (Rank::Later, Way::Read);
+        drop(self.put((false, Tells::Nobody), kind, move |_| work()));
     }
 
     /// The pool for calls of this rank.
@@ -232,7 +264,7 @@ impl IoPool {
 
     fn put<T: Send + 'static>(
         &self,
-        (bulk, urgent): (bool, bool),
+        (bulk, tells): (bool, Tells),
         kind: (Rank, Way),
         work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
@@ -249,7 +281,7 @@ impl IoPool {
             drop(state);
             return Pending::ready(Err(Error::Closed));
         }
-        state.put((bulk, urgent), kind, work, || self.shared.bulk.env.now());
+        state.put((bulk, tells), kind, work, || self.shared.bulk.env.now());
         let idle = state.idle.pop();
         drop(state);
         if let Some(index) = idle {
@@ -305,7 +337,7 @@ impl Ranked<'_> {
         self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        self.pool.put((false, true), (self.rank, Way::Write), move |_| work())
+        self.pool.put((false, Tells::EachAndUrgent), (self.rank, Way::Write), move |_| work())
     }
 
     /// Runs `work` on a thread of the pool, after all other work. It makes its calls by the
@@ -315,7 +347,7 @@ impl Ranked<'_> {
         way: Way,
         work: impl FnOnce(&Bulk) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        self.pool.put((true, self.urgent), (self.rank, way), work)
+        self.pool.put((true, Tells::of(self.urgent)), (self.rank, way), work)
     }
 }
 
@@ -399,7 +431,7 @@ impl Shared {
             match next {
                 Ok((call, is_bulk, other, another)) => {
                     (bulky, first) = (is_bulk, call.is_first_write());
-                    let urgent = self.done.urgent.as_ref().filter(|_| call.urgent);
+                    let tells = call.tells;
                     if let Some(other) = other {
                         self.wake[other].notify();
                     }
@@ -408,10 +440,7 @@ impl Shared {
                         let _ = self.start(place);
                     }
                     (call.work)(&self.bulk);
-                    if let Some(urgent) = urgent {
-                        urgent.notify();
-                    }
-                    self.done.each.notify();
+                    self.done.notify(tells);
                     if thread == Thread::Lent {
                         self.state.lock().end_call(bulky, first);
                         return Next::GoOn;
@@ -428,7 +457,7 @@ impl Shared {
 impl State {
     fn put(
         &mut self,
-        (bulk, urgent): (bool, bool),
+        (bulk, tells): (bool, Tells),
         (rank, way): (Rank, Way),
         work: Work,
         now: impl FnOnce() -> Duration,
@@ -436,7 +465,7 @@ impl State {
         let ordered = self.order.is_some();
         let since = if ordered { now() } else { Duration::ZERO };
         let rank = if ordered { rank } else { Rank::Later };
-        let call = Queued { work, rank, way, urgent, since };
+        let call = Queued { work, rank, way, tells, since };
         self.first += usize::from(call.is_first_write());
         match bulk {
             false => self.queue.push_back(call),

@@ -97,8 +97,9 @@ pub struct Options {
     /// The most worker threads for flushes and compactions; 0 for one per core. They run while
     /// there are jobs; one more thread, for flushes, always does. Default: 0.
     pub workers: usize,
-    /// The most threads that do the workers' file operations, and part of the reads of `multi_get`.
-    /// One always runs, the others while calls are made at once. Default: 4.
+    /// The most threads that do the workers' file operations, and part of the reads of `multi_get`
+    /// and, with direct reads, of seeks. One always runs, the others while calls are made at once.
+    /// Default: 4.
     pub io_threads: usize,
     /// Bytes that a job merges in one step. Default: 256 KB.
     pub quantum: ByteCount,

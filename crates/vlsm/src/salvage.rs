@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Error, KeyRange, Result, Table, Tables, Trailer, Version};
-use vlsm_disk::sst::{Found, SstCursor, Wanted};
+use vlsm_disk::sst::{BlocksRead, SstCursor, Wanted};
 
 /// An item of a [`Salvage`].
 #[derive(Debug, Clone)]
@@ -365,7 +365,7 @@ impl RunSource for RunCursor {
         None
     }
 
-    fn give(&mut self, _: Found) {}
+    fn give(&mut self, _: BlocksRead) {}
 
     fn walked(&self) -> Option<(usize, u64)> {
         None

@@ -40,14 +40,15 @@ fn fill(builder: Builder) {
 /// Reads that wait for each other.
 struct Crowd {
     full: usize,
+    patience: Duration,
     /// The number of reads now, and the most at any time.
     now: Mutex<(usize, usize)>,
     changed: Condvar,
 }
 
 impl Crowd {
-    fn new(full: usize) -> Arc<Self> {
-        Arc::new(Self { full, now: Mutex::default(), changed: Condvar::new() })
+    fn new(full: usize, patience: Duration) -> Arc<Self> {
+        Arc::new(Self { full, patience, now: Mutex::default(), changed: Condvar::new() })
     }
 
     /// Stays for a moment, or until enough are here.
@@ -57,7 +58,7 @@ impl Crowd {
         now.1 = now.1.max(now.0);
         self.changed.notify_all();
         let alone = |now: &mut (usize, usize)| now.1 < self.full;
-        let waited = self.changed.wait_timeout_while(now, Duration::from_secs(2), alone);
+        let waited = self.changed.wait_timeout_while(now, self.patience, alone);
         waited.unwrap().0.0 -= 1;
     }
 }
@@ -69,7 +70,7 @@ fn what_is_not_in_memory_is_read_at_the_same_time_and_once() {
     let builder = || Db::builder(Path::new("/store")).env(env.clone());
     fill(builder());
     let db = tiny(builder(), ByteCount::kib(64)).open().unwrap();
-    let crowd = Crowd::new(4);
+    let crowd = Crowd::new(4, Duration::from_secs(2));
     let entered = crowd.clone();
     let delay = Fault::Delay(Arc::new(move || entered.enter()));
     let reads = fs.add(Rule::once(Op::Read, ".sst", delay).forever());
@@ -116,7 +117,7 @@ fn a_seek_reads_the_blocks_of_several_runs_at_the_same_time() {
     for direct in [true, false] {
         let db = without_blocks(&fs, direct);
         for backwards in [false, true] {
-            let crowd = Crowd::new(if direct { 2 } else { 1 });
+            let crowd = Crowd::new(2, Duration::from_millis(if direct { 2_000 } else { 100 }));
             let entered = crowd.clone();
             let delay = Fault::Delay(Arc::new(move || entered.enter()));
             let reads = fs.add(Rule::once(Op::Read, ".sst", delay).forever());
@@ -176,8 +177,8 @@ fn a_scan_reads_at_once_what_scans_before_it_needed() {
     db.close().unwrap();
 }
 
-/// A read that fails or finds damage is the error of the seek that needs it, with other threads or
-/// without, and the next seek works.
+/// A read that fails or finds damage, whoever makes it, is the error of the seek that needs it, and
+/// the next seek works.
 #[test]
 fn a_seek_returns_the_errors_of_reads_that_other_threads_made() {
     let fs = FaultFs::new(Arc::new(SimFs::new()));

@@ -190,4 +190,14 @@ fn bulk_calls_notify_the_condition_of_urgent_ones_only_if_they_are() {
     assert!(notified(&|| later.urgent(true).submit_bulk(Way::Read, |_| Ok(()))));
     assert!(notified(&|| later.submit_write(|| Ok(()))));
     assert!(notified(&|| pool.submit(|| Ok(()))));
+    let before = (each.epoch(), urgent.epoch());
+    let own = env.condition(Duration::ZERO);
+    let (told, epoch) = (own.clone(), own.epoch());
+    pool.submit_quietly(move || {
+        told.notify();
+        Ok(())
+    });
+    own.wait(epoch, None);
+    drop(pool); // It waits for the end of its threads.
+    assert_eq!((each.epoch(), urgent.epoch()), before);
 }

@@ -1,6 +1,6 @@
 //! Iterates over an SST through the block cache, with read-ahead.
 //!
-//! Algorithm: a seek reads one block, or as much as the caller expects to need
+//! Algorithm: a seek reads one block, and as much behind it as the caller expects to need
 //! ([`SstCursor::expecting`]). When the cursor goes on to the next block, it reads more than
 //! that block, and twice as much each time ([`AHEAD_MIN`], [`AHEAD_MAX`]). The next blocks come
 //! from that buffer. So a short scan waits for the device three times instead of once a block, or
@@ -42,48 +42,65 @@ impl Ahead {
     }
 }
 
-/// The blocks that a seek has to read, the first one being that of its key.
+/// A block that has to be read, and some behind it.
 pub struct Wanted {
     reader: Arc<SstReader>,
     cache: Arc<BlockCache>,
     fill: bool,
     number: usize,
-    len: u64,
+    /// The bytes behind that block.
+    more: u64,
 }
 
-/// What was read for a seek.
-pub struct Found {
+/// What was read of [`Wanted`] blocks.
+pub struct BlocksRead {
     block: Block,
     ahead: Option<Ahead>,
     bytes_read: u64,
 }
 
 impl Wanted {
-    /// Reads the blocks. Any thread may do this for the one that seeks.
+    /// The file and the number of the first block.
+    #[must_use]
+    pub fn first(&self) -> (FileUid, usize) {
+        (self.reader.uid(), self.number)
+    }
+
+    /// The length of all blocks.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let extent = self.reader.extent(self.number);
+        extent.end - extent.start + self.more
+    }
+
+    /// Reads the blocks, whether or not the cache has them, and keeps the first one there. Any
+    /// thread may do this for the one that needs them.
     ///
     /// # Errors
     /// [`Error::Corruption`] or [`Error::Io`].
-    pub fn read(&self) -> Result<Found> {
-        let Self { reader, cache, fill, number, len } = self;
+    pub fn read(&self) -> Result<BlocksRead> {
+        let Self { reader, cache, fill, number, more } = self;
         let extent = reader.extent(*number);
-        if align_up(extent.end) - align_down(extent.start) >= *len {
+        let end = align_up((extent.end + more).min(reader.blocks_end()));
+        if end <= align_up(extent.end) {
             let (block, bytes_read) = reader.read_block(*number, cache, *fill)?;
-            return Ok(Found { block, ahead: None, bytes_read });
+            return Ok(BlocksRead { block, ahead: None, bytes_read });
         }
         let start = align_down(extent.start);
-        let end = (start + len).min(reader.blocks_end()).max(extent.end);
-        let bytes = read(&**reader.file(), reader.path(), start..align_up(end))?;
+        let bytes = read(&**reader.file(), reader.path(), start..end)?;
         let bytes_read = bytes.len() as u64;
         let ahead = Ahead { start, _charge: cache.pinned(bytes.capacity() as u64), bytes };
         let block = reader.decode(*number, &ahead.bytes, extent.start - start, cache)?;
         cache.missed(reader.uid(), extent.start, bytes_read, &block, *fill);
-        Ok(Found { block, ahead: Some(ahead), bytes_read })
+        Ok(BlocksRead { block, ahead: Some(ahead), bytes_read })
     }
+}
 
-    /// The file and the number of the first block.
+impl BlocksRead {
+    /// The first block.
     #[must_use]
-    pub fn place(&self) -> (FileUid, usize) {
-        (self.reader.uid(), self.number)
+    pub fn into_block(self) -> Block {
+        self.block
     }
 }
 
@@ -95,13 +112,13 @@ pub struct SstCursor {
     stats: ReadStats,
     block: Option<BlockCursor>,
     number: usize,
-    /// The number of the key's block, from [`Cursor::approach`] to the next move.
+    /// The number of the key's block, from [`Cursor::approach`] to the next seek.
     approached: Option<usize>,
     /// The block of the last move, even if that move failed.
     target: usize,
-    /// The block to which the last seek went.
+    /// The block to which the cursor came without following the one before.
     first: usize,
-    /// The bytes that a seek reads, if it reads at all.
+    /// The bytes to read behind such a block, if it has to be read.
     expected: u64,
     /// The least bytes of the next read-ahead.
     window: u64,
@@ -110,6 +127,12 @@ pub struct SstCursor {
 }
 
 impl SstReader {
+    /// A block that has to be read.
+    #[must_use]
+    pub fn wanted(self: &Arc<Self>, number: usize, cache: &Arc<BlockCache>) -> Wanted {
+        Wanted { reader: self.clone(), cache: cache.clone(), fill: true, number, more: 0 }
+    }
+
     /// A cursor over all entries. If `fill`, the blocks that it reads go into the cache.
     #[must_use]
     pub fn cursor(self: &Arc<Self>, cache: &Arc<BlockCache>, fill: bool) -> SstCursor {
@@ -132,21 +155,21 @@ impl SstReader {
 }
 
 impl SstCursor {
-    /// The cursor, whose seeks read so many bytes at once if the block that they need is not in
-    /// the cache; at least that block, at most [`AHEAD_MAX`].
+    /// The cursor, which reads so many bytes behind a block that it has to read, unless it follows
+    /// the block that was read before; at most [`AHEAD_MAX`].
     #[must_use]
-    pub fn expecting(self, bytes: u64) -> Self {
-        Self { expected: bytes.min(AHEAD_MAX), ..self }
+    pub fn expecting(self, more: u64) -> Self {
+        Self { expected: more.min(AHEAD_MAX), ..self }
     }
 
-    /// The bytes of the file from the block to which the last seek went to the current one; none if
-    /// all blocks were in the cache.
+    /// Of a cursor that made one seek and went on from there: the bytes of the file that it went
+    /// through behind the first block. None if all blocks were in the cache.
     #[must_use]
     pub fn walked(&self) -> Option<u64> {
-        let blocks = self.first..self.number + 1;
-        let any = self.stats.block_misses > 0 && blocks.end <= self.reader.block_count();
-        (any && !blocks.is_empty())
-            .then(|| self.reader.extent(self.number).end - self.reader.extent(self.first).start)
+        let any = self.stats.block_misses > 0;
+        let within = self.first <= self.number && self.number < self.reader.block_count();
+        let end = |block| self.reader.extent(block).end;
+        (any && within).then(|| end(self.number) - end(self.first))
     }
 
     /// The counters.
@@ -192,25 +215,30 @@ impl SstCursor {
     }
 
     fn wanted(&self, number: usize) -> Wanted {
-        let (reader, cache) = (self.reader.clone(), self.cache.clone());
-        Wanted { reader, cache, fill: self.fill, number, len: self.expected }
+        let block = self.reader.wanted(number, &self.cache);
+        Wanted { fill: self.fill, more: self.expected, ..block }
     }
 
     /// Takes the blocks that were missing, and have been read.
-    pub fn give(&mut self, found: Found) {
+    pub fn give(&mut self, read: BlocksRead) {
         if let Some(number) = self.approached {
-            let block = self.found(found);
-            (self.first, self.number) = (number, number);
-            self.block = Some(BlockCursor::new(block));
+            self.begin(number);
+            let block = self.count(read);
+            (self.block, self.number) = (Some(BlockCursor::new(block)), number);
         }
     }
 
+    /// Forgets the last block, and what was read ahead of it.
+    fn begin(&mut self, number: usize) {
+        (self.ahead, self.window, self.first) = (None, self.expected.max(AHEAD_MIN), number);
+    }
+
     /// Counts what was read for a seek. Returns its block; the next ones are at hand.
-    fn found(&mut self, found: Found) -> Block {
+    fn count(&mut self, read: BlocksRead) -> Block {
         self.stats.block_misses += 1;
-        self.stats.bytes_read += found.bytes_read;
-        (self.ahead, self.window) = (found.ahead, self.expected.max(AHEAD_MIN));
-        found.block
+        self.stats.bytes_read += read.bytes_read;
+        self.ahead = read.ahead;
+        read.block
     }
 
     #[inline]
@@ -256,13 +284,13 @@ impl SstCursor {
     }
 
     fn elsewhere(&mut self, number: usize) -> Result<Block> {
-        (self.ahead, self.window, self.first) = (None, AHEAD_MIN, number);
+        self.begin(number);
         if let Some(block) = self.reader.cached(number, &self.cache) {
             self.stats.block_hits += 1;
             return Ok(block);
         }
-        let found = self.wanted(number).read()?;
-        Ok(self.found(found))
+        let read = self.wanted(number).read()?;
+        Ok(self.count(read))
     }
 
     /// The block after the current one.
@@ -386,7 +414,7 @@ impl Cursor for SstCursor {
         if let Some(block) = cache.get(reader.uid(), reader.extent(number).start) {
             self.stats.block_hits += 1;
             block.fetch();
-            (self.ahead, self.window, self.first) = (None, AHEAD_MIN, number);
+            self.begin(number);
             (self.block, self.number) = (Some(BlockCursor::new(block)), number);
         }
     }

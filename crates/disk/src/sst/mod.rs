@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 use vlsm_core::{FileMeta, FileNumber};
 
 pub use cache::BlockCache;
-pub use cursor::{AHEAD_MAX, Found, SstCursor, Wanted};
+pub use cursor::{AHEAD_MAX, BlocksRead, SstCursor, Wanted};
 pub use format::{Compression, Properties};
 pub use logged::Place;
 pub use reader::{ReadStats, SstReader};

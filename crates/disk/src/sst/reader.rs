@@ -347,21 +347,6 @@ impl SstReader {
         cache.get(self.uid(), self.index.extent(number).start)
     }
 
-    /// The length of a block in the file.
-    #[must_use]
-    pub fn block_bytes(&self, number: usize) -> u64 {
-        let extent = self.index.extent(number);
-        extent.end - extent.start
-    }
-
-    /// Reads a block from the file, whether or not the cache has it, and keeps it there.
-    ///
-    /// # Errors
-    /// [`Error::Corruption`] or [`Error::Io`].
-    pub fn fetch(&self, number: usize, cache: &BlockCache) -> Result<Block> {
-        Ok(self.read_block(number, cache, true)?.0)
-    }
-
     /// A block from the file, and the bytes that were read.
     pub(super) fn read_block(
         &self,

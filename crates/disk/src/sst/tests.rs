@@ -372,6 +372,7 @@ proptest! {
         options in arb_options(),
         probes in prop::collection::vec((any::<prop::sample::Index>(), 0u64..200, 0u8..3), 1..40),
         cache in prop::sample::select(vec![0u64, 1 << 20]),
+        expecting in prop::sample::select(vec![0u64, 1, 4_096, 9_000, 1 << 20]),
     ) {
         let (file, meta) = write(&entries, options);
         let reader = open(&file, &meta).expect("sound");
@@ -380,7 +381,7 @@ proptest! {
         prop_assert_eq!(&all[0], &entries);
         prop_assert_eq!(&all[1], &entries);
         prop_assert!(all[2].iter().rev().eq(&entries));
-        let mut cursor = reader.cursor(&cache, true);
+        let mut cursor = reader.cursor(&cache, true).expecting(expecting);
         let mut stats = ReadStats::default();
         for (index, seq, change) in probes {
             let mut key = index.get(&entries).0.clone();
@@ -394,10 +395,17 @@ proptest! {
                 vlsm_core::key::compare(k, *t, &key, target).is_lt()
             });
             let name = |entry: Option<&'_ Entry>| entry.map(|e| (e.0.clone(), e.1));
-            for prepared in ["not", "to be there", "to be elsewhere"] {
+            for prepared in ["not", "to be there", "and given", "to be elsewhere"] {
                 match prepared {
                     "not" => {}
                     "to be there" => cursor.approach(&key),
+                    "and given" => {
+                        cursor = reader.cursor(&cache, true).expecting(expecting);
+                        cursor.approach(&key);
+                        if let Some(wanted) = cursor.missing() {
+                            cursor.give(wanted.read().expect("sound"));
+                        }
+                    }
                     _ => {
                         cursor.approach(&meta.largest);
                         cursor.seek_first().expect("sound");
@@ -407,6 +415,7 @@ proptest! {
                 let found = here(&cursor).map(|(k, t)| (k.to_vec(), t));
                 prop_assert_eq!(found, name(entries.get(at)), "prepared {}", prepared);
             }
+            cursor.approach(&key);
             cursor.seek_before(&key, target).expect("sound");
             let before = at.checked_sub(1).and_then(|at| entries.get(at));
             prop_assert_eq!(here(&cursor).map(|(k, t)| (k.to_vec(), t)), name(before));

@@ -1,11 +1,11 @@
 //! Reads several items of SSTs from the device at the same time: for reads of several keys
-//! ([`multi`](crate::read::multi)), and for a seek of which several runs need a block
+//! ([`multi`](crate::read::multi)), and for a seek that needs blocks of several runs
 //! ([`user_cursor`](crate::read::user_cursor)).
 //!
 //! Threads of the I/O pool take part and so does the caller, who therefore never waits for a busy
 //! pool, only for reads that have begun. All calls together leave one of the pool's threads to
-//! jobs. A pool thread that joins a fetch after its end reads nothing; until then it counts as a
-//! helper, so a busy pool's queue does not grow.
+//! jobs, if it has two or more. A pool thread that joins a fetch after its end reads nothing; until
+//! then it counts as a helper, so a busy pool's queue does not grow.
 //!
 //! An item that cannot be read is left out. The caller then reads it in the ordinary way, which
 //! returns the error.
@@ -16,45 +16,20 @@ use crate::sync::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use vlsm_core::{FileNumber, FileUid, Table};
+use vlsm_core::Table;
 use vlsm_disk::Condition;
-use vlsm_disk::sst::block::Block;
-use vlsm_disk::sst::{Found, SstReader, Wanted};
+use vlsm_disk::sst::{BlocksRead, SstReader, Wanted};
 
 /// An item that has to be read.
 pub enum Missing {
     Reader(Arc<Table>),
-    Block(Arc<SstReader>, usize),
-    Seek(Wanted),
-}
-
-impl Missing {
-    /// Identifies it.
-    pub fn place(&self) -> Place {
-        match self {
-            Self::Reader(table) => Place::Reader(table.file.number),
-            Self::Block(reader, number) => Place::Block(reader.summary().uid, *number),
-            Self::Seek(wanted) => {
-                let (uid, number) = wanted.place();
-                Place::Block(uid, number)
-            }
-        }
-    }
-}
-
-/// Identifies an item that has to be read. Two copies of an ingested file have the same uid and the
-/// same blocks, but their readers see them at different sequence numbers.
-#[derive(PartialEq, Eq, Hash)]
-pub enum Place {
-    Reader(FileNumber),
-    Block(FileUid, usize),
+    Blocks(Wanted),
 }
 
 /// An item that was read.
 pub enum Fetched {
     Reader(Arc<SstReader>),
-    Block(Block),
-    Seek(Found),
+    Blocks(BlocksRead),
 }
 
 /// Reads items at the same time.
@@ -91,10 +66,10 @@ impl Fetcher {
         let ends = Ends(&fetch, &self.helpers);
         for _ in 1..count {
             let Some(helper) = Helper::new(&fetch, &self.helpers, most) else { break };
-            drop(self.shared.io.submit(move || {
+            self.shared.io.submit_quietly(move || {
                 helper.help();
                 Ok(())
-            }));
+            });
         }
         fetch.run();
         fetch.wait();
@@ -173,10 +148,7 @@ impl Fetch {
             let _made = Made(self);
             let fetched = match missing {
                 Missing::Reader(table) => self.tables.shared_reader(table).map(Fetched::Reader),
-                Missing::Block(reader, number) => {
-                    reader.fetch(*number, self.tables.cache()).map(Fetched::Block)
-                }
-                Missing::Seek(wanted) => wanted.read().map(Fetched::Seek),
+                Missing::Blocks(wanted) => wanted.read().map(Fetched::Blocks),
             };
             *self.fetched[index].lock() = fetched.ok();
         }

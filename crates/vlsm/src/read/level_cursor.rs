@@ -10,14 +10,15 @@ use crate::read::source_cursor::RunSource;
 use crate::read::table_cache::TableCache;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Entry, Error, Result, Table, Tables, Trailer};
-use vlsm_disk::sst::{Found, SstCursor, Wanted};
+use vlsm_disk::sst::{BlocksRead, SstCursor, Wanted};
 
 /// A cursor over disjoint tables.
 pub(crate) struct LevelCursor {
     cache: Arc<TableCache>,
     tables: Tables,
     current: Option<Current>,
-    /// Its index among [`Habits`](crate::shared::habits::Habits), and the bytes that a seek reads.
+    /// Its index among [`Habits`](crate::shared::habits::Habits), and the bytes that a seek reads
+    /// behind its block.
     habit: (usize, u64),
     /// Bytes of tables that the walk left since the last seek.
     left: u64,
@@ -40,7 +41,7 @@ impl LevelCursor {
         Self { cache, tables, current: None, habit, left, approached: false, error: None }
     }
 
-    /// The cursor, whose seeks read so many bytes at once, if they have to read.
+    /// The cursor, whose seeks read so many bytes behind their block, if they have to read.
     pub fn expecting(self, index: usize, bytes: u64) -> Self {
         Self { habit: (index, bytes), ..self }
     }
@@ -165,7 +166,10 @@ impl Cursor for LevelCursor {
     fn approach(&mut self, key: &[u8]) {
         (self.approached, self.left) = (false, 0);
         let table = self.tables.starting_at(key).next();
-        let Some(table) = table.filter(|table| table.range.contains(key)).cloned() else { return };
+        let Some(table) = table.filter(|table| table.range.contains(key)).cloned() else {
+            self.current = None;
+            return;
+        };
         // The seek returns the error, of this call or of an earlier one.
         if self.error.is_none()
             && let Ok(mut current) = self.open(&table)
@@ -256,16 +260,16 @@ impl RunSource for LevelCursor {
         self.current.as_ref().filter(|_| self.approached)?.cursor.missing()
     }
 
-    fn give(&mut self, found: Found) {
+    fn give(&mut self, read: BlocksRead) {
         if let Some(current) = self.current.as_mut().filter(|_| self.approached) {
-            current.cursor.give(found);
+            current.cursor.give(read);
         }
     }
 
     fn walked(&self) -> Option<(usize, u64)> {
         let current = self.current.as_ref().and_then(|current| current.cursor.walked());
-        let walked = self.left + current.unwrap_or(0);
-        (walked > 0).then_some((self.habit.0, walked))
+        let any = current.is_some() || self.left > 0;
+        any.then(|| (self.habit.0, self.left + current.unwrap_or(0)))
     }
 }
 

@@ -16,7 +16,7 @@
 //! Threads and locks: those of the reads in parallel.
 
 use crate::read::Reader;
-use crate::read::fetch::{Fetched, Missing, Place};
+use crate::read::fetch::{Fetched, Missing};
 use crate::read::get::Newest;
 use crate::read::view::{Moment, TreeView};
 use crate::shared::latency::Timed;
@@ -49,6 +49,26 @@ impl From<Error> for Stop {
     }
 }
 
+/// Identifies an item that has to be read. Two copies of an ingested file have the same uid and the
+/// same blocks, but their readers see them at different sequence numbers.
+#[derive(PartialEq, Eq, Hash)]
+enum Place {
+    Reader(FileNumber),
+    Block(FileUid, usize),
+}
+
+impl From<&Missing> for Place {
+    fn from(missing: &Missing) -> Self {
+        match missing {
+            Missing::Reader(table) => Self::Reader(table.file.number),
+            Missing::Blocks(wanted) => {
+                let (uid, number) = wanted.first();
+                Self::Block(uid, number)
+            }
+        }
+    }
+}
+
 /// All items that were read for some keys.
 #[derive(Default)]
 struct AtHand {
@@ -68,11 +88,11 @@ struct Round {
 impl Round {
     /// Adds an item, unless the bytes would be too many. The blocks at hand count, too.
     fn add(&mut self, missing: Missing, hand: &AtHand) {
-        if hand.bytes + self.bytes > BYTES || !self.places.insert(missing.place()) {
+        if hand.bytes + self.bytes > BYTES || !self.places.insert((&missing).into()) {
             return;
         }
-        if let Missing::Block(reader, number) = &missing {
-            self.bytes += reader.block_bytes(*number);
+        if let Missing::Blocks(wanted) = &missing {
+            self.bytes += wanted.bytes();
         }
         self.missing.push(missing);
     }
@@ -172,7 +192,7 @@ impl Reader {
             }
             let shared = table.attachment.share().or_else(|| hand.readers.get(&file).cloned());
             Err(Stop::Missing(match shared {
-                Some(reader) => Missing::Block(reader, number),
+                Some(reader) => Missing::Blocks(reader.wanted(number, self.tables.cache())),
                 None => Missing::Reader(table.clone()),
             }))
         })?;
@@ -181,14 +201,14 @@ impl Reader {
 
     /// Reads the missing items of a round. Returns false if an item could not be read.
     fn fetch(&self, round: Round, hand: &mut AtHand) -> bool {
-        let places: Vec<Place> = round.missing.iter().map(Missing::place).collect();
+        let places: Vec<Place> = round.missing.iter().map(Place::from).collect();
         for (place, fetched) in places.into_iter().zip(self.fetcher.fetch(round.missing)) {
             match (place, fetched) {
                 (Place::Reader(file), Some(Fetched::Reader(reader))) => {
                     hand.readers.insert(file, reader);
                 }
-                (Place::Block(uid, number), Some(Fetched::Block(block))) => {
-                    hand.blocks.insert((uid, number), block);
+                (Place::Block(uid, number), Some(Fetched::Blocks(read))) => {
+                    hand.blocks.insert((uid, number), read.into_block());
                 }
                 _ => return false,
             }

@@ -8,7 +8,7 @@
 use crate::memtable::MemtableCursor;
 use bytes::Bytes;
 use vlsm_core::{Cursor, Entry, Result, Trailer};
-use vlsm_disk::sst::{Found, Wanted};
+use vlsm_disk::sst::{BlocksRead, Wanted};
 
 /// A cursor over a run or level. Another thread may read the block that its seek needs.
 pub(crate) trait RunSource: Cursor {
@@ -17,10 +17,10 @@ pub(crate) trait RunSource: Cursor {
     fn missing(&self) -> Option<Wanted>;
 
     /// Takes the blocks that were missing.
-    fn give(&mut self, found: Found);
+    fn give(&mut self, read: BlocksRead);
 
-    /// The index among [`Habits`](crate::shared::habits::Habits), and the bytes that the walk went
-    /// through since its last seek; none if all were in memory.
+    /// The index among [`Habits`](crate::shared::habits::Habits), and the bytes that the walk
+    /// needed behind the block of its last seek; none if all were in memory.
     fn walked(&self) -> Option<(usize, u64)>;
 }
 
@@ -50,9 +50,9 @@ impl<R: RunSource> SourceCursor<R> {
     }
 
     /// As [`RunSource::give`].
-    pub fn give(&mut self, found: Found) {
+    pub fn give(&mut self, read: BlocksRead) {
         if let Self::Run(cursor) = self {
-            cursor.give(found);
+            cursor.give(read);
         }
     }
 

@@ -342,6 +342,7 @@ impl<R: RunSource> UserCursor<R> {
         match (cover.age, end) {
             (Some(age), Some(end)) => {
                 let (first, end) = (self.older[age], end.clone());
+                self.note_habits();
                 self.seek_from(first, &end)
             }
             _ => Ok(()),
@@ -362,14 +363,14 @@ fn fetch<R: RunSource>(fetcher: &Fetcher, sources: &mut [SourceCursor<R>]) {
     let mut missing = Vec::new();
     for source in sources {
         if let Some(wanted) = source.missing() {
-            missing.push(Missing::Seek(wanted));
+            missing.push(Missing::Blocks(wanted));
             waiting.push(source);
         }
     }
     for (source, fetched) in waiting.into_iter().zip(fetcher.fetch(missing)) {
         // One that could not be read is missing again in the seek, which returns the error.
-        if let Some(Fetched::Seek(found)) = fetched {
-            source.give(found);
+        if let Some(Fetched::Blocks(read)) = fetched {
+            source.give(read);
         }
     }
 }
