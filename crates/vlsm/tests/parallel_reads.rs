@@ -108,12 +108,36 @@ fn without_blocks(fs: &FaultFs, direct: bool) -> Db {
     db
 }
 
+/// A filled store, and a key at which a seek in either direction reads blocks of several runs.
+/// Which keys these are depends on the order of the jobs.
+fn overlapping() -> (FaultFs, u32) {
+    loop {
+        let fs = FaultFs::new(Arc::new(SimFs::new()));
+        fill(Db::builder(Path::new("/store")).env(RealEnv::with_fs(Arc::new(fs.clone()))));
+        let db = without_blocks(&fs, false);
+        db.wait_idle().unwrap();
+        let reads = fs.add(Rule::once(Op::Read, ".sst", Fault::Delay(Arc::new(|| {}))).forever());
+        let several = |number: &u32| {
+            let before = fs.fired(reads);
+            db.range(key(*number)..).next().unwrap().unwrap();
+            let forwards = fs.fired(reads) - before;
+            db.range(..key(*number)).next_back().unwrap().unwrap();
+            forwards >= 2 && fs.fired(reads) - before >= forwards + 2
+        };
+        let found = (50..KEYS).step_by(37).find(several);
+        fs.end(reads);
+        db.close().unwrap();
+        if let Some(number) = found {
+            return (fs, number);
+        }
+    }
+}
+
 /// With direct reads a seek asks all runs for their blocks at the same time, in both directions.
 /// Without it does not, because the page cache would answer sooner than another thread.
 #[test]
 fn a_seek_reads_the_blocks_of_several_runs_at_the_same_time() {
-    let fs = FaultFs::new(Arc::new(SimFs::new()));
-    fill(Db::builder(Path::new("/store")).env(RealEnv::with_fs(Arc::new(fs.clone()))));
+    let (fs, number) = overlapping();
     for direct in [true, false] {
         let db = without_blocks(&fs, direct);
         for backwards in [false, true] {
@@ -121,13 +145,13 @@ fn a_seek_reads_the_blocks_of_several_runs_at_the_same_time() {
             let entered = crowd.clone();
             let delay = Fault::Delay(Arc::new(move || entered.enter()));
             let reads = fs.add(Rule::once(Op::Read, ".sst", delay).forever());
-            let middle = key(KEYS / 2);
+            let middle = key(number);
             let mut found = match backwards {
                 false => db.range(middle..),
                 true => db.range(..middle),
             };
             let next = if backwards { found.next_back() } else { found.next() };
-            let number = if backwards { KEYS / 2 - 1 } else { KEYS / 2 };
+            let number = if backwards { number - 1 } else { number };
             let expected = (key(number).into(), value(number).into());
             assert_eq!(next.unwrap().unwrap(), expected);
             let (count, together) = (fs.fired(reads), crowd.now.lock().unwrap().1);
@@ -181,19 +205,18 @@ fn a_scan_reads_at_once_what_scans_before_it_needed() {
 /// the next seek works.
 #[test]
 fn a_seek_returns_the_errors_of_reads_that_other_threads_made() {
-    let fs = FaultFs::new(Arc::new(SimFs::new()));
-    fill(Db::builder(Path::new("/store")).env(RealEnv::with_fs(Arc::new(fs.clone()))));
+    let (fs, number) = overlapping();
     let db = without_blocks(&fs, true);
     for fault in [Fault::Eio, Fault::Misdirected] {
         // The fetch leaves the block out, and the seek fails over it.
         let broken = fs.add(Rule::once(Op::Read, ".sst", fault.clone()).forever());
-        let refused = db.range(key(KEYS / 2)..).next().unwrap().unwrap_err();
+        let refused = db.range(key(number)..).next().unwrap().unwrap_err();
         assert!(matches!(refused, Error::Io { .. } | Error::Corruption { .. }), "{refused}");
         fs.end(broken);
         // The fetch leaves the block out, and the seek reads it.
         let once = fs.add(Rule::once(Op::Read, ".sst", fault));
-        let found = db.range(key(KEYS / 2)..).next().unwrap().unwrap();
-        assert_eq!(found, (key(KEYS / 2).into(), value(KEYS / 2).into()));
+        let found = db.range(key(number)..).next().unwrap().unwrap();
+        assert_eq!(found, (key(number).into(), value(number).into()));
         assert_eq!(fs.fired(once), 1);
     }
     db.close().unwrap();
