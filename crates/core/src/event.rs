@@ -362,10 +362,10 @@ pub enum Event {
         /// The reason.
         error: Error,
     },
-    /// The machine does something in a slower way than others. Emitted once for each, when the
-    /// store is opened.
+    /// Something is slower on this machine than on others. Emitted once for each such thing, when
+    /// the store is opened.
     SlowPath {
-        /// What is slower.
+        /// The thing that is slower.
         what: SlowPath,
     },
     /// With `salvage_wal`: the WAL is damaged, and the store was opened with the batches before the

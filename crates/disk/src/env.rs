@@ -58,7 +58,8 @@ pub trait Env: Send + Sync + 'static {
         None
     }
 
-    /// What this machine does in a slower way than others. It is told when a store is opened.
+    /// The things that are slower on this machine than on others. A store reports them when it is
+    /// opened.
     fn slow_paths(&self) -> Vec<SlowPath> {
         Vec::new()
     }

@@ -1,6 +1,10 @@
-//! What this machine does in a slower way than others: the crates for checksums look for the
-//! processor's instructions when they are used, and take another way without them. Memtables ask
-//! for huge pages, and work without them.
+//! Finds out what is slower on this machine than on others.
+//!
+//! Checksums: their crates ask the processor at run time for the instructions that they need, and
+//! compute the same sums without them. Memory of memtables: they ask for huge pages, and take
+//! ordinary ones if they get none.
+//!
+//! Layer: part of the real environment. Reads a file of the kernel, at the opening of a store only.
 
 use vlsm_core::event::SlowPath;
 

@@ -5,7 +5,8 @@
 //! that block, and twice as much each time ([`AHEAD_MIN`], [`AHEAD_MAX`]). The next blocks come
 //! from that buffer. So a short scan waits for the device three times instead of once a block, or
 //! once if it was expected, and a long scan is as fast as the device. A move backwards or to
-//! another place begins anew. A block from the buffer enters the cache when the cursor reaches it.
+//! another place begins with a single block again. When the cursor reaches a block of the buffer,
+//! the block enters the cache.
 //!
 //! Invariants: a block from the buffer is verified like any other. The buffer counts as memory of
 //! pinned blocks.
@@ -52,7 +53,7 @@ pub struct Wanted {
     more: u64,
 }
 
-/// What was read of [`Wanted`] blocks.
+/// [`Wanted`] blocks that have been read.
 pub struct BlocksRead {
     block: Block,
     ahead: Option<Ahead>,

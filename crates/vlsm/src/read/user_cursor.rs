@@ -170,10 +170,7 @@ impl<R: RunSource> UserCursor<R> {
     fn seek_from(&mut self, first: usize, key: &[u8]) -> Result<()> {
         let sources = self.merge.approach(first, key);
         if self.fetcher.tables().reads_directly() {
-            let waiting = sources.iter().filter(|source| source.missing().is_some()).count();
-            if waiting > 1 {
-                fetch(&self.fetcher, sources);
-            }
+            fetch(&self.fetcher, sources);
         }
         self.merge.seek_from(first, key, Trailer::FIRST)
     }
@@ -356,8 +353,7 @@ impl<R: RunSource> Drop for UserCursor<R> {
     }
 }
 
-/// Reads the missing blocks of all sources at the same time.
-#[cold]
+/// Reads the missing blocks of all sources at the same time, if there are several.
 fn fetch<R: RunSource>(fetcher: &Fetcher, sources: &mut [SourceCursor<R>]) {
     let mut waiting = Vec::new();
     let mut missing = Vec::new();
@@ -366,6 +362,9 @@ fn fetch<R: RunSource>(fetcher: &Fetcher, sources: &mut [SourceCursor<R>]) {
             missing.push(Missing::Blocks(wanted));
             waiting.push(source);
         }
+    }
+    if missing.len() < 2 {
+        return;
     }
     for (source, fetched) in waiting.into_iter().zip(fetcher.fetch(missing)) {
         // One that could not be read is missing again in the seek, which returns the error.

@@ -19,7 +19,7 @@ pub struct Altered {
     pub wall_clock: Hook<Duration>,
     /// Asked before a thread is started.
     pub may_start: Hook<io::Result<()>>,
-    /// What the machine does in a slower way.
+    /// The things that are slower on this machine.
     pub slow_paths: Hook<Vec<SlowPath>>,
     /// Called where tasks may be interleaved.
     pub interleave: Hook<()>,
