@@ -229,9 +229,13 @@ fn a_flush_on_request_leaves_nothing_in_memory() {
     assert_eq!(unflushed(&disk), (0, 0));
     let db = open(&disk);
     check(&db, 60);
-    // Without one the log has them.
-    (60..160).for_each(|n| round(&db, n));
-    assert!(db.stats().kept_keys > 0);
+    // Without one the log has them. Rounds end with the first flush that keeps some: a later one
+    // may find newer versions of all of them, and keep none.
+    let kept = |n: &u64| {
+        round(&db, *n);
+        db.stats().kept_keys > 0
+    };
+    assert!((60..1_000).find(kept).is_some());
     db.close().unwrap();
     assert!(unflushed(&disk).0 > 0);
 }
