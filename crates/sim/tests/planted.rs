@@ -83,7 +83,13 @@ const FIRST: &[(&str, &[Bug])] = &[
     ("a refused ingest does not come back", &[Bug::RefusedEditKept]),
     (
         "keyspaces live and die",
-        &[Bug::ClearUnrecorded, Bug::ClearSeenEarly, Bug::FormerBatchLost, Bug::GoneInstalled],
+        &[
+            Bug::ClearUnrecorded,
+            Bug::ClearSeenEarly,
+            Bug::FormerBatchLost,
+            Bug::GoneInstalled,
+            Bug::RenameUnrecorded,
+        ],
     ),
     (
         "keyspaces crash",
@@ -94,6 +100,7 @@ const FIRST: &[(&str, &[Bug])] = &[
             Bug::DirectorySyncSkipped,
             Bug::CurrentSyncSkipped,
             Bug::ManifestSyncSkipped,
+            Bug::RenameSeenEarly,
         ],
     ),
     (
@@ -110,11 +117,22 @@ const FIRST: &[(&str, &[Bug])] = &[
     ("hot keys hide nothing newer", &[Bug::KeptHidesNewer]),
     (
         "a crash at every file operation with hot keys",
-        &[Bug::WalSyncSkipped, Bug::KeptUnsynced, Bug::KeptNotRecovered, Bug::WindowUnsynced],
+        &[
+            Bug::WalSyncSkipped,
+            Bug::WalTailTrusted,
+            Bug::KeptUnsynced,
+            Bug::KeptNotRecovered,
+            Bug::WindowUnsynced,
+        ],
     ),
     (
         "every file operation of small stores of many sizes fails",
-        &[Bug::FailedAppendForgotten, Bug::FailedSyncRetried, Bug::FailedEditForgotten],
+        &[
+            Bug::FailedAppendForgotten,
+            Bug::FailedSyncRetried,
+            Bug::FailedEditForgotten,
+            Bug::ManifestTailTrusted,
+        ],
     ),
     ("stories of readers beside the clients", &[Bug::LaterUnread]),
     ("random operations against the oracle", &[Bug::ClockFalls, Bug::DormantForgotten]),
