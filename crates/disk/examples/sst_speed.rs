@@ -5,7 +5,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 use vlsm_core::{FileNumber, FileUid, Kind, Seq, Trailer};
-use vlsm_disk::sst::{BlockCache, ReadStats, Scan, Scanner, SstOptions, SstReader, SstWriter};
+use vlsm_disk::sst::{
+    BlockCache, Finished, ReadStats, Scan, Scanner, SstOptions, SstReader, SstWriter,
+};
 use vlsm_testfs::MemFile;
 
 const PAIRS: u64 = 320_000;
@@ -48,8 +50,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 writer.recycle(chunk);
             }
         }
-        let (rest, summary) = writer.finish();
-        rest.iter().for_each(|(offset, chunk)| keep(&mut file, *offset, chunk));
+        let Finished { chunks, summary, .. } = writer.finish();
+        chunks.iter().for_each(|(offset, chunk)| keep(&mut file, *offset, chunk));
         report("write", prepared, count);
         let _ = start;
         let meta = summary.into_meta(FileNumber(1));

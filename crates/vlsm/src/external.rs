@@ -17,7 +17,7 @@ use vlsm_core::{ByteCount, Error, FileUid, Kind, Result, Seq, Trailer, key};
 use vlsm_disk::Env;
 use vlsm_disk::env_real::RealEnv;
 use vlsm_disk::fs::{File, OpenOptions};
-use vlsm_disk::sst::SstWriter;
+use vlsm_disk::sst::{Finished, SstWriter};
 
 /// The level whose compression is used: deep enough for the last entry of the option.
 const LEVEL: u8 = u8::MAX;
@@ -157,8 +157,8 @@ impl SstFileWriter {
             return Err(Error::InvalidArgument(why));
         }
         let none = SstWriter::new(Options::default().sst(LEVEL, Default::default()), FileUid(0));
-        let (rest, summary) = std::mem::replace(&mut self.writer, none).finish();
-        for (offset, chunk) in rest {
+        let Finished { chunks, summary, .. } = std::mem::replace(&mut self.writer, none).finish();
+        for (offset, chunk) in chunks {
             self.write(offset, &chunk)?;
         }
         let synced = self.file.sync();

@@ -398,11 +398,12 @@ impl<'a> Ingest<'a> {
             }
         }
         let request = |(tree, (_, edit))| {
-            // The places of the files are released later.
+            // The places of the files are released later, and their names are durable already.
             Request {
                 job: JobId(0),
                 tree,
                 edit,
+                makes_files: false,
                 flushed: Vec::new(),
                 keeps: false,
                 inputs: Vec::new(),

@@ -1,4 +1,5 @@
-//! Blocks that compactions rewrite stay in the block cache if they were there, and only those.
+//! Blocks that compactions rewrite stay in the block cache if they were there, and only those. The
+//! indexes and filters of new tables stay in memory, too.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
 use rand::rngs::SmallRng;
@@ -127,6 +128,21 @@ fn without_the_option_all_is_read_again() {
     assert_eq!(world.rewrite(), 0);
     let again = world.read(HOT);
     assert!(about(again, blocks), "{again} blocks of {blocks} read again");
+    world.db.close().unwrap();
+}
+
+/// The indexes and filters of new tables stay in memory when a job has written them.
+#[test]
+fn nothing_that_was_just_written_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut world = World::new(&folder.path().join("store"), Values::Random, true);
+    for _ in 0..3 {
+        world.rewrite();
+        world.read(HOT);
+        let stats = world.db.stats();
+        assert!(stats.memory.readers.0 > 0, "they are in memory");
+        assert_eq!(stats.open_bytes.0, 0, "none is read");
+    }
     world.db.close().unwrap();
 }
 

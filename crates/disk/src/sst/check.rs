@@ -239,8 +239,7 @@ mod tests {
             let key = format!("key{key:04}");
             writer.add(key.as_bytes(), Trailer::new(Seq(seq), kind), value);
         }
-        let (chunks, _) = writer.finish();
-        chunks.iter().flat_map(|(_, chunk)| chunk.iter().copied()).collect()
+        writer.finish().chunks.iter().flat_map(|(_, chunk)| chunk.iter().copied()).collect()
     }
 
     fn problems(bytes: &[u8]) -> Result<Vec<(u64, String)>> {

@@ -14,6 +14,7 @@
 //! | [`filter`] | the Bloom filter |
 //! | `ranges` | the section of range tombstones |
 //! | [`logged`] | values that are in WALs instead of the file |
+//! | [`mod@tail`] | all that follows the blocks: what a reader keeps in memory |
 //! | [`writer`] | how entries become bytes; does no I/O |
 //! | [`reader`] | point lookups through the block cache |
 //! | `cursor` | iteration through the block cache, with read-ahead |
@@ -39,6 +40,7 @@ mod ranges;
 pub mod reader;
 pub mod scan;
 mod slots;
+pub mod tail;
 pub mod writer;
 
 use crate::names;
@@ -51,7 +53,8 @@ pub use format::{Compression, Properties};
 pub use logged::Place;
 pub use reader::{ReadStats, SstReader};
 pub use scan::{Chunk, ReadRequest, Scan, Scanner};
-pub use writer::{SstOptions, SstSummary, SstWriter};
+pub use tail::Tail;
+pub use writer::{Finished, SstOptions, SstSummary, SstWriter};
 
 #[cfg(test)]
 mod tests;

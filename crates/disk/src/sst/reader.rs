@@ -4,7 +4,7 @@
 //! One aligned read gets the tail: index, filter, range tombstones, properties and footer. Without
 //! that length (an older manifest, a lone file) the last two pages are read, which have the footer,
 //! and then the rest of the tail. No byte is read twice. The parts of the tail stay in memory;
-//! blocks do not.
+//! blocks do not. That of a file that was just written need not be read ([`SstReader::written`]).
 //!
 //! Get: 1. the filter; 2. the index; 3. one block, or several if the versions of one key fill it.
 //! The caller hides the entries that range tombstones cover.
@@ -23,13 +23,13 @@ use super::block::{Block, Lookup};
 use super::cache::BlockCache;
 use super::filter::{self, Filter};
 use super::format::{
-    Compression, Damage, FOOTER_PAGES_LEN, Footer, Properties, Section, VERSION, checksum,
-    decompress, open_block,
+    Compression, Damage, FOOTER_PAGES_LEN, Footer, VERSION, decompress, open_block,
 };
 use super::index::Index;
 use super::logged::{self, Values};
+use super::tail::Tail;
+use super::values_path;
 use super::writer::SstSummary;
-use super::{ranges, values_path};
 use crate::aligned::{ALIGNMENT, AlignedBuf, align_down, align_up};
 use crate::fs::File;
 use crate::gauge::{Charge, Gauge};
@@ -85,9 +85,27 @@ impl SstReader {
     /// [`Error::Corruption`] if it is another file or damaged, [`Error::FormatVersion`] if it is
     /// newer than this code, [`Error::Io`] if it cannot be read.
     pub fn open(file: Arc<dyn File>, path: &Path, expected: &FileMeta) -> Result<Self> {
-        let reader = Self::open_as(file, path, expected.tail, expected.global_seq)?;
+        Self::open_as(file, path, expected.tail, expected.global_seq)?.expected(path, expected)
+    }
+
+    /// As [`SstReader::open`], for a file that was just written and has this tail, so that nothing
+    /// is read.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the description is of another file.
+    pub fn written(
+        file: Arc<dyn File>,
+        path: &Path,
+        expected: &FileMeta,
+        tail: Tail,
+    ) -> Result<Self> {
+        Self::new(file, path, tail, expected.global_seq, 0).expected(path, expected)
+    }
+
+    /// The reader, if its file is the one that the manifest describes.
+    fn expected(self, path: &Path, expected: &FileMeta) -> Result<Self> {
         let wrong = |what: &str| Err(Error::corruption(path, 0, what));
-        let found = &reader.summary;
+        let found = &self.summary;
         if found.bytes != expected.bytes {
             return wrong("the length of the file differs from the manifest");
         }
@@ -100,7 +118,7 @@ impl SstReader {
         if expected.tail.is_some_and(|tail| tail != found.tail) {
             return wrong("the length of index, filter and footer differs from the manifest");
         }
-        Ok(reader)
+        Ok(self)
     }
 
     /// Opens a file without a description, for tools and repairs.
@@ -121,60 +139,43 @@ impl SstReader {
         if len == 0 || len % ALIGNMENT as u64 != 0 {
             return Err(Error::corruption(path, len, "the file is cut off"));
         }
-        let damaged = |what: Damage| Error::corruption(path, len - ALIGNMENT as u64, what);
         let wanted = tail.map_or(FOOTER_PAGES_LEN, |tail| tail.0);
         let mut start = align_down(len.saturating_sub(wanted));
         let mut tail = read(&*file, path, start..len)?;
-        let (footer, sum) = Footer::decode(&tail, len).map_err(damaged)?;
-        if footer.version != VERSION {
-            let (found, supported) = (footer.version, VERSION);
-            return Err(Error::FormatVersion { path: path.to_owned(), found, supported });
-        }
-        if !footer.is_contiguous() {
-            return Err(damaged("the parts of the file overlap"));
-        }
-        if footer.index.offset < start {
+        if let Ok((footer, _)) = Footer::decode(&tail, len)
+            && footer.version == VERSION
+            && footer.is_contiguous()
+            && footer.index.offset < start
+        {
             let from = align_down(footer.index.offset);
             let mut longer = read(&*file, path, from..start)?;
             longer.extend_from_slice(&tail);
             (start, tail) = (from, longer);
         }
-        let open_bytes = len - start;
-        let section = |section: &Section| section_of(&tail, start, footer.uid, section, path);
-        let index = Index::decode(section(&footer.index)?, footer.index.offset)
-            .map_err(|what| Error::corruption(path, footer.index.offset, what))?;
-        let filter = match footer.filter.len {
-            0 => None,
-            _ => Some(
-                Filter::decode(section(&footer.filter)?)
-                    .map_err(|what| Error::corruption(path, footer.filter.offset, what))?,
-            ),
-        };
-        let properties = Properties::decode(section(&footer.properties)?)
-            .map_err(|what| Error::corruption(path, footer.properties.offset, what))?;
-        let ranges = section(&footer.ranges)?;
-        let ranges = ranges::decode(ranges, &properties.range(), global_seq)
-            .map_err(|what| Error::corruption(path, footer.ranges.offset, what))?;
-        if ranges.len() as u64 != properties.range_tombstones {
-            let what = "the number of range tombstones is not as the properties say";
-            return Err(Error::corruption(path, footer.ranges.offset, what));
-        }
-        let (path, ranges, bytes) = (path.to_owned(), Arc::new(ranges), units::Bytes(len));
-        let tail = bytes - units::Bytes(footer.index.offset);
-        let (uid, checksum, sketch) = (footer.uid, sum, None);
-        let summary = SstSummary { uid, bytes, tail, checksum, properties, sketch };
-        Ok(Self {
+        let tail = Tail::decode(&tail, len, path, global_seq)?;
+        Ok(Self::new(file, path, tail, global_seq, len - start))
+    }
+
+    fn new(
+        file: Arc<dyn File>,
+        path: &Path,
+        tail: Tail,
+        global_seq: Option<Seq>,
+        open_bytes: u64,
+    ) -> Self {
+        let Tail { index, filter, ranges, summary } = tail;
+        Self {
             file,
-            path,
+            path: path.to_owned(),
             index,
             filter,
-            ranges,
+            ranges: Arc::new(ranges),
             global_seq,
             summary,
             values: Values::default(),
             open_bytes,
             charge: Mutex::default(),
-        })
+        }
     }
 
     /// The reader with the files that hold values of the SST (`logged`), which `open` opens for
@@ -548,28 +549,4 @@ fn read_into(buf: &mut AlignedBuf, file: &dyn File, path: &Path, range: Range<u6
         return Err(Error::corruption(path, range.start + count as u64, "the file is cut off"));
     }
     Ok(())
-}
-
-/// The verified bytes of a section. `tail` is the file from `start` on.
-fn section_of<'a>(
-    tail: &'a [u8],
-    start: u64,
-    uid: FileUid,
-    section: &Section,
-    path: &Path,
-) -> Result<&'a [u8]> {
-    let damaged = |what: &str| Error::corruption(path, section.offset, what);
-    let bounds = section.offset.checked_sub(start).and_then(|from| {
-        let to = from.checked_add(section.len)?;
-        Some(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
-    });
-    let bytes = bounds
-        .and_then(|bounds| tail.get(bounds))
-        .ok_or_else(|| damaged("a part lies outside the file"))?;
-    if checksum(uid, section.offset, bytes) != section.checksum {
-        return Err(damaged(
-            "the checksum of index, filter, range tombstones or properties does not match",
-        ));
-    }
-    Ok(bytes)
 }

@@ -78,9 +78,10 @@ fn write(entries: &[Entry], options: SstOptions) -> (Vec<u8>, FileMeta) {
             writer.recycle(used);
         }
     }
-    let (rest, summary) = writer.finish();
-    rest.into_iter().for_each(|chunk| drop(put(chunk)));
+    let Finished { chunks, summary, tail } = writer.finish();
+    chunks.into_iter().for_each(|chunk| drop(put(chunk)));
     assert_eq!(summary.bytes.0 as usize, file.len());
+    assert!(file.ends_with(&tail) && tail.len() as u64 == summary.tail.0);
     (file, summary.into_meta(FileNumber(1)))
 }
 

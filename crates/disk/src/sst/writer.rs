@@ -6,7 +6,8 @@
 //!    whenever it likes, in any order, and may return the memory with [`SstWriter::recycle`].
 //! 3. Range tombstones come as fragments ([`SstWriter::add_range`]), before, between or after the
 //!    entries. They stay in memory until the end.
-//! 4. [`SstWriter::finish`] appends index, filter, range tombstones, properties and footer.
+//! 4. [`SstWriter::finish`] appends index, filter, range tombstones, properties and footer. It also
+//!    returns these bytes, the file's tail, so that a reader need not read them.
 //!
 //! Ends of blocks: an uncompressed block ends at a 4096-byte line, so that reading it touches as
 //! few lines as possible. If that would waste more than a sixteenth of a line, because entries are
@@ -128,6 +129,17 @@ impl SstSummary {
             ..FileMeta::default()
         }
     }
+}
+
+/// The end of a file that was written.
+#[derive(Debug)]
+pub struct Finished {
+    /// The chunks that are still to be written, each with its offset.
+    pub chunks: Vec<(u64, AlignedBuf)>,
+    /// The facts about the file.
+    pub summary: SstSummary,
+    /// All that follows the blocks, for [`Tail::decode`](super::Tail::decode).
+    pub tail: Vec<u8>,
 }
 
 /// Writes one SST.
@@ -412,26 +424,30 @@ impl SstWriter {
         std::mem::take(&mut self.chunks.spare)
     }
 
-    /// Ends the file. Returns the chunks that are still to be written, and the summary.
+    /// Ends the file.
     ///
     /// # Panics
     /// If there is neither an entry nor a range tombstone.
     #[must_use]
-    pub fn finish(mut self) -> (Vec<(u64, AlignedBuf)>, SstSummary) {
+    pub fn finish(mut self) -> Finished {
         assert!(!self.is_empty(), "an SST holds at least one entry or range tombstone");
         if !self.block.is_empty() {
             self.finish_block(0);
         }
         let mut footer = Footer { version: VERSION, uid: self.uid, ..Footer::default() };
-        let index = self.index.finish(&self.last_key);
-        footer.index = Section::of(self.uid, self.position(), &index);
-        self.chunks.emit(&index);
+        let start = self.position();
+        let mut tail = Vec::new();
+        let mut append = |section: &[u8]| {
+            let offset = start + tail.len() as u64;
+            tail.extend_from_slice(section);
+            Section::of(self.uid, offset, section)
+        };
+        footer.index = append(&self.index.finish(&self.last_key));
         let filter = match self.options.bits_per_key {
             0 => Vec::new(),
             bits => Filter::build(&self.hashes, bits).encode(),
         };
-        footer.filter = Section::of(self.uid, self.position(), &filter);
-        self.chunks.emit(&filter);
+        footer.filter = append(&filter);
         let mut properties = std::mem::take(&mut self.properties);
         properties.largest = self.last_key.to_vec();
         properties.range_tombstones = self.ranges.count();
@@ -448,20 +464,20 @@ impl SstWriter {
                 properties.largest = hi;
             }
         }
-        footer.ranges = Section::of(self.uid, self.position(), &ranges);
-        self.chunks.emit(&ranges);
-        let encoded = properties.encode();
-        footer.properties = Section::of(self.uid, self.position(), &encoded);
-        self.chunks.emit(&encoded);
-        let (end, checksum) = footer.encode(self.position());
-        self.chunks.emit(&end);
+        footer.ranges = append(&ranges);
+        footer.properties = append(&properties.encode());
+        let (end, checksum) = footer.encode(start + tail.len() as u64);
+        tail.extend_from_slice(&end);
+        self.chunks.emit(&tail);
         let bytes = units::Bytes(self.position());
-        let mut rest: Vec<_> = self.chunks.full.drain(..).collect();
+        let mut chunks: Vec<_> = self.chunks.full.drain(..).collect();
         if !self.chunks.open.is_empty() {
-            rest.push((self.chunks.handed_out, self.chunks.open));
+            chunks.push((self.chunks.handed_out, self.chunks.open));
         }
-        let tail = bytes - units::Bytes(footer.index.offset);
         let sketch = self.options.sketch.then(|| Arc::new(Sketch::of(self.hashes.iter())));
-        (rest, SstSummary { uid: self.uid, bytes, tail, checksum, properties, sketch })
+        let length = units::Bytes(tail.len() as u64);
+        let summary =
+            SstSummary { uid: self.uid, bytes, tail: length, checksum, properties, sketch };
+        Finished { chunks, summary, tail }
     }
 }

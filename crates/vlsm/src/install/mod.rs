@@ -406,18 +406,17 @@ impl Installer {
         Ok(())
     }
 
-    /// Makes the directory entries of new files durable, and opens their readers before the first
-    /// reads.
+    /// Makes the directory entries of new files durable, and opens the readers
+    /// that jobs did not hand over, before the first reads.
     fn open_readers(&self, requests: &[Request]) -> Result<()> {
-        let mut any = false;
         for change in requests.iter().flat_map(|request| &request.edit.changes) {
             if let Change::Add { table, .. } = change
                 && !table.attachment.is_set()
             {
                 self.reader.tables().reader(table)?;
-                any = true;
             }
         }
+        let any = requests.iter().any(|request| request.makes_files);
         if any && !planted::is(Bug::DirectorySyncSkipped) {
             let synced = self.shared.env.fs().sync_dir(&self.shared.dir);
             synced.map_err(|error| {

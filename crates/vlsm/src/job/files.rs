@@ -4,7 +4,7 @@
 //! 1. The first chunk of an SST creates its file. Chunks queue until the file exists.
 //! 2. Each chunk is written by a call of its own; its memory is reused.
 //! 3. When all chunks are written, one call gives the WALs to which the SSTs refer their second
-//!    names, and syncs all files of the job.
+//!    names, syncs all files of the job, and makes their readers.
 //!
 //! A cancelled job may have calls in flight. Writes to a removed file are harmless. A call that
 //! creates a file after the cancel removes it again.
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vlsm_core::planted::{self, Bug};
 use vlsm_core::{Bytes, Error, FileMeta, FileNumber, Result, Seq};
 use vlsm_disk::fs::OpenOptions;
-use vlsm_disk::sst::{SstSummary, sst_path, values_path};
+use vlsm_disk::sst::{SstReader, SstSummary, Tail, sst_path, values_path};
 use vlsm_disk::wal::wal_path;
 use vlsm_disk::{AlignedBuf, File, Pending, Rank, Way};
 use vlsm_policy::Class;
@@ -155,15 +155,17 @@ impl OutputFiles {
         self.queued.is_empty() && self.writing.is_empty() && outputs.unwritten() == 0
     }
 
-    /// Submits a sync of all files. If `age` is given, the manifest records it instead of the
-    /// sequence numbers of their entries.
+    /// Submits a sync of all files, and returns the readers of those whose tails were kept, each
+    /// with the file's index. If `age` is given, the manifest records it instead of the sequence
+    /// numbers of their entries.
     pub fn sync(
         &mut self,
         context: &Context,
         summaries: Vec<SstSummary>,
+        tails: Vec<Option<Tail>>,
         age: Option<(Seq, Seq)>,
-    ) -> Pending<()> {
-        let Context { shared, logs, .. } = context;
+    ) -> Pending<Vec<(usize, SstReader)>> {
+        let Context { shared, logs, tables, .. } = context;
         let metas = self.files.iter().zip(summaries).map(|(file, summary)| {
             let meta = summary.into_meta(file.number);
             let (seq_min, seq_max) = age.unwrap_or((meta.seq_min, meta.seq_max));
@@ -174,6 +176,8 @@ impl OutputFiles {
         let files: Vec<_> = self.files.iter().filter_map(named).collect();
         let links = self.metas.iter().flat_map(|meta| links(&shared.dir, meta));
         let links: Vec<_> = links.collect();
+        let written: Vec<_> = self.metas.iter().cloned().zip(tails).enumerate().collect();
+        let tables = tables.clone();
         let (env, logs, given_up) = (shared.env.clone(), logs.clone(), self.given_up.clone());
         let failure = self.failure();
         shared.io.submit(move || {
@@ -192,7 +196,14 @@ impl OutputFiles {
                 let synced = if skipped { Ok(()) } else { file.sync() };
                 synced.map_err(|error| failure(Error::io("cannot sync SST", &path, error)))?;
             }
-            Ok(())
+            let mut readers = Vec::new();
+            for (index, (meta, tail)) in written {
+                if let Some(tail) = tail {
+                    let reader = tables.open_written(&meta, tail).map_err(&failure)?;
+                    readers.extend(reader.map(|reader| (index, reader)));
+                }
+            }
+            Ok(readers)
         })
     }
 

@@ -10,6 +10,9 @@
 //! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), and `files` writes them.
 //! 3. *Syncing*: all chunks are written; one call in the background makes the files durable.
 //!
+//! Nothing that was just written is read: the readers of the new SSTs are made from their tails,
+//! which are in memory, and installed with the tables.
+//!
 //! A trivial move has none of these stages; it only makes its edit.
 //!
 //! Invariants: J1 inputs and snapshots are frozen when the job is created; J2 whether tombstones
@@ -72,6 +75,8 @@ pub(crate) struct Request {
     pub job: JobId,
     pub tree: TreeId,
     pub edit: VersionEdit,
+    /// Whether the edit's tables have new files, whose names are not durable yet.
+    pub makes_files: bool,
     /// Memtables whose contents are in the edit's tables.
     pub flushed: Vec<MemtableId>,
     /// Whether some entries of these memtables are in the WAL again and not in the edit's tables.
@@ -104,7 +109,7 @@ enum Stage {
     Choosing(Box<Choosing>),
     Locating(Pending<Places>),
     Merging(Box<Merge>),
-    Syncing(Pending<()>),
+    Syncing(Pending<Vec<(usize, SstReader)>>),
     Ended,
 }
 
@@ -129,6 +134,8 @@ pub(crate) struct Job {
     buffers: Buffers,
     /// The charge for the buffers, from the first step of merging on.
     memory: Charge,
+    /// The charge for the tails of its SSTs, until their readers are charged.
+    tails: Charge,
     /// Bytes read and written that [`Job::progress`] has already returned.
     told: (u64, u64),
     /// The epoch of `wake`, which ended file calls notify, before the last step, if it blocked.
@@ -200,6 +207,7 @@ impl Job {
             rewritten: Vec::new(),
             buffers: Buffers::of(&shared.options, shared.options.worker_count()),
             memory: shared.memory.jobs.charge(0),
+            tails: shared.memory.readers.charge(0),
             told: (0, 0),
             blocked_at: None,
             wake: shared.channel.calls(candidate.frees != Class::Memtable).clone(),
@@ -291,7 +299,7 @@ impl Job {
         for memtable in &self.memtables {
             for part in memtable.parts() {
                 part.add_ranges_to(&mut context.ranges);
-                sources.push(Source::memory(part.cursor()));
+                sources.push(Source::memory(part.cursor().fetching()));
             }
         }
         let mut runs: Vec<(Place, Vec<Part>)> = Vec::new();
@@ -338,9 +346,8 @@ impl Job {
     }
 
     fn go_on(&mut self, context: &Context, quantum: Bytes) -> Result<Step> {
-        let shared = &context.shared;
         match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Move => Ok(Step::Done(self.request(shared, Vec::new()))),
+            Stage::Move => Ok(Step::Done(self.request(context, Vec::new(), Vec::new()))),
             Stage::Opening(pending) => match pending.try_take() {
                 Some(readers) => {
                     self.stage = self.merging(context, readers?)?;
@@ -376,11 +383,11 @@ impl Job {
             },
             Stage::Merging(merge) => self.go_on_merging(context, merge, quantum),
             Stage::Syncing(pending) => match pending.try_take() {
-                Some(result) => {
-                    result?;
+                Some(readers) => {
+                    let readers = readers?;
                     assert!(!self.has_failed(), "{} ends despite a failed call", self.id);
                     let metas = self.files.metas();
-                    Ok(Step::Done(self.request(shared, metas)))
+                    Ok(Step::Done(self.request(context, metas, readers)))
                 }
                 None => {
                     self.stage = Stage::Syncing(pending);
@@ -409,6 +416,7 @@ impl Job {
         let of = (self.candidate.frees, self.rank);
         self.files.write(context, merge.outputs(), of)?;
         self.counters = merge.counters();
+        self.tails.set(merge.outputs().tail_bytes() as u64);
         match stepped {
             merge::Step::Ran(bytes) => {
                 self.stage = Stage::Merging(merge);
@@ -424,7 +432,8 @@ impl Job {
                 let summaries = merge.outputs().finished().to_vec();
                 self.rewritten = merge.warm();
                 let age = self.age();
-                self.stage = Stage::Syncing(self.files.sync(context, summaries, age));
+                let tails = merge.outputs().take_tails();
+                self.stage = Stage::Syncing(self.files.sync(context, summaries, tails, age));
                 Ok(Step::Ran(Bytes::ZERO))
             }
             merge::Step::Blocked | merge::Step::Done => {
@@ -451,7 +460,12 @@ impl Job {
     }
 
     /// The request with the edit that installs the job's result.
-    fn request(&self, shared: &Shared, outputs: Vec<Arc<FileMeta>>) -> Request {
+    fn request(
+        &self,
+        Context { shared, tables, .. }: &Context,
+        outputs: Vec<Arc<FileMeta>>,
+        readers: Vec<(usize, SstReader)>,
+    ) -> Request {
         let candidate = &self.candidate;
         let moves = candidate.kind == JobKind::TrivialMove;
         assert!(!moves || outputs.is_empty(), "{} moves tables and wrote some", self.id);
@@ -472,7 +486,10 @@ impl Job {
         if moves {
             candidate.inputs.tables.iter().for_each(|(_, table)| add(table.clone()));
         }
-        outputs.into_iter().for_each(|file| add(Arc::new(Table::whole(file))));
+        let makes_files = !outputs.is_empty();
+        let outputs: Vec<_> = outputs.into_iter().map(Table::whole).collect();
+        readers.into_iter().for_each(|(index, reader)| tables.keep(&outputs[index], reader));
+        outputs.into_iter().for_each(|table| add(Arc::new(table)));
         edit.cursors.extend(candidate.sets_cursor.clone());
         let flushed_seq = self.memtables.iter().filter_map(|memtable| memtable.seqs());
         edit.flushed_seq = flushed_seq.map(|(_, largest)| largest).max();
@@ -480,6 +497,7 @@ impl Job {
             job: self.id,
             tree: candidate.tree,
             edit,
+            makes_files,
             _filtering: self.filtering.clone(),
             flushed: self.memtables.iter().map(|memtable| memtable.id()).collect(),
             keeps: self.memtables.iter().any(|memtable| !memtable.left().is_empty()),

@@ -10,18 +10,21 @@
 //! 3. Full chunks queue up as [`WriteRequest`]s. The job takes them, writes them and returns the
 //!    memory with [`Outputs::written`].
 //! 4. The summary of a closed SST is in [`Outputs::finished`] once all its chunks are in the queue.
+//!    Its tail is kept, too, until [`Outputs::take_tails`], for its reader.
 //!
 //! Invariants: O1 all versions of one user key are in one SST, and no range tombstone extends past
 //! the first key or lower end of the next SST; O2 chunks that are queued or being written take at
 //! most [`UNWRITTEN_MAX`] bytes, or less if memory is scarce, plus at most one entry and the end of
-//! an SST. Threads and locks: owned by one job, no lock.
+//! an SST; O3 the tails that are kept take at most as many bytes. Threads and locks: owned by one
+//! job, no lock.
 
 use crate::job::logged::Places;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use vlsm_core::{Bytes, FileUid, Kind, Seq, Trailer};
 use vlsm_disk::AlignedBuf;
-use vlsm_disk::sst::{BlockCache, SstOptions, SstSummary, SstWriter};
+use vlsm_disk::sst::{BlockCache, Finished, SstOptions, SstSummary, SstWriter, Tail};
 use vlsm_policy::shape::cuts::Cutter;
 
 /// A merge pauses for the device when this many bytes are unwritten.
@@ -65,6 +68,9 @@ pub(crate) struct Outputs {
     /// The end of the previous fragment.
     left: bytes::Bytes,
     finished: Vec<SstSummary>,
+    /// The tails of the closed SSTs, as far as they are kept, and their bytes.
+    tails: Vec<Option<Tail>>,
+    tail_bytes: usize,
     queue: VecDeque<WriteRequest>,
     unwritten: usize,
     unwritten_max: usize,
@@ -93,6 +99,8 @@ impl Outputs {
             under: None,
             left: bytes::Bytes::new(),
             finished: Vec::new(),
+            tails: Vec::new(),
+            tail_bytes: 0,
             queue: VecDeque::new(),
             unwritten: 0,
             unwritten_max: UNWRITTEN_MAX,
@@ -270,8 +278,14 @@ impl Outputs {
     pub fn close(&mut self) {
         let Some(mut writer) = self.open.take() else { return };
         self.spare = writer.take_spare();
-        let (chunks, summary) = writer.finish();
+        let Finished { chunks, summary, tail } = writer.finish();
         chunks.into_iter().for_each(|chunk| self.push(chunk));
+        // Without it, the install reads it from the file, and reports what is wrong.
+        let tail = Tail::decode(&tail, summary.bytes.0, Path::new("a new SST"), None).ok();
+        let bytes = |tail: &Tail| tail.memory_bytes();
+        let tail = tail.filter(|tail| self.tail_bytes + bytes(tail) <= self.unwritten_max);
+        self.tail_bytes += tail.as_ref().map_or(0, bytes);
+        self.tails.push(tail);
         self.finished.push(summary);
     }
 
@@ -304,6 +318,16 @@ impl Outputs {
     /// The number of values that are in the WAL instead, and their bytes.
     pub fn referred(&self) -> (u64, u64) {
         self.referred
+    }
+
+    /// Bytes of the tails that are kept.
+    pub fn tail_bytes(&self) -> usize {
+        self.tail_bytes
+    }
+
+    /// The tails of the SSTs closed so far, in key order; none for those that are not kept.
+    pub fn take_tails(&mut self) -> Vec<Option<Tail>> {
+        std::mem::take(&mut self.tails)
     }
 
     /// The SSTs closed so far, in key order.

@@ -7,15 +7,30 @@ use super::skiplist::Node;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Result, Trailer};
 
+/// The number of entries between the position and the entry that is fetched ahead.
+const AHEAD: usize = 8;
+
 /// A position in a memtable.
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
     node: Option<Node>,
+    /// Whether it fetches entries ahead.
+    fetches: bool,
+    /// The last entry that was fetched, if it is not the last one of all.
+    ahead: Option<Node>,
 }
 
 impl MemtableCursor {
     pub(super) fn new(memtable: Arc<Memtable>) -> Self {
-        Self { memtable, node: None }
+        Self { memtable, node: None, fetches: false, ahead: None }
+    }
+
+    /// The same cursor, for reading all entries in their order. An entry lies where it was written,
+    /// so its neighbours are at other places. [`Cursor::seek_first`] and the steps after it fetch
+    /// entries into the processor's cache.
+    #[must_use]
+    pub fn fetching(self) -> Self {
+        Self { fetches: true, ..self }
     }
 
     #[inline]
@@ -46,7 +61,12 @@ impl Cursor for MemtableCursor {
     }
 
     fn seek_first(&mut self) -> Result<()> {
-        self.node = self.memtable.list.first();
+        let list = &self.memtable.list;
+        self.node = list.first();
+        self.ahead = self.node.filter(|_| self.fetches);
+        for _ in 0..AHEAD {
+            self.ahead = self.ahead.and_then(|ahead| list.fetch_next(ahead));
+        }
         Ok(())
     }
 
@@ -67,7 +87,11 @@ impl Cursor for MemtableCursor {
 
     #[inline]
     fn next(&mut self) -> Result<()> {
-        self.node = self.memtable.list.next(self.node());
+        let list = &self.memtable.list;
+        self.node = list.next(self.node());
+        if let Some(ahead) = self.ahead {
+            self.ahead = list.fetch_next(ahead);
+        }
         Ok(())
     }
 

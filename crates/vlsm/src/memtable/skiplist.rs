@@ -53,6 +53,10 @@ const HEAD: u32 = (MAX_HEIGHT * 4 / 8) as u32;
 const END: u32 = 0;
 /// The bytes of a block for which its filter has one word.
 const FILTER_STEP: usize = 1024;
+/// The bytes of a line of the processor's cache.
+const LINE: usize = 64;
+/// The most bytes of a node that are fetched ahead. The processor notices longer reads by itself.
+const FETCHED_MAX: usize = 1024;
 /// The least step in which the charge for a block grows: a page.
 const CHARGE_STEP: usize = 4096;
 
@@ -399,16 +403,22 @@ impl SkipList {
         }
     }
 
-    /// Tells the processor that a node may be looked at soon.
+    /// Tells the processor that the bytes of a node from `from` on may be looked at soon.
     #[inline]
-    fn prefetch(&self, node: u32) {
+    fn prefetch_from(&self, node: u32, from: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: every x86-64 processor has the instruction, and it faults on no address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(self.at(node).cast());
+            _mm_prefetch::<_MM_HINT_T0>(self.at(node).wrapping_add(from).cast());
         }
-        let _ = node;
+        let _ = (node, from);
+    }
+
+    /// Tells the processor that a node may be looked at soon.
+    #[inline]
+    fn prefetch(&self, node: u32) {
+        self.prefetch_from(node, 0);
     }
 
     #[inline]
@@ -509,6 +519,21 @@ impl SkipList {
     #[inline]
     pub fn next(&self, node: Node) -> Option<Node> {
         as_node(self.link(node.0, 0).load(Acquire))
+    }
+
+    /// As [`Self::next`]. The processor begins to fetch the beginning of the next node, and the
+    /// rest of this one, whose beginning should be there already.
+    #[must_use]
+    #[inline]
+    pub fn fetch_next(&self, node: Node) -> Option<Node> {
+        let next = self.next(node);
+        if let Some(next) = next {
+            self.prefetch(next.0);
+        }
+        let (key_len, value_len) = self.lengths(node.0);
+        let end = (HEADER + key_len + value_len).min(FETCHED_MAX);
+        (LINE..end + LINE).step_by(LINE).for_each(|from| self.prefetch_from(node.0, from));
+        next
     }
 }
 

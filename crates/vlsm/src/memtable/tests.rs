@@ -47,16 +47,18 @@ fn skiplist_agrees_with_a_sorted_map() {
         entries.iter().map(|(k, s, v)| ((k.clone(), std::cmp::Reverse(*s)), v.clone())).collect();
 
     let mut cursor = memtable.cursor();
-    assert!(!cursor.valid());
-    cursor.seek_first().expect("memory");
-    for ((key, seq), value) in &map {
-        assert_eq!(
-            (cursor.key(), cursor.trailer(), cursor.value()),
-            (&key[..], put(seq.0), &value[..])
-        );
-        cursor.next().expect("memory");
+    for cursor in [&mut memtable.cursor().fetching(), &mut cursor] {
+        assert!(!cursor.valid());
+        cursor.seek_first().expect("memory");
+        for ((key, seq), value) in &map {
+            assert_eq!(
+                (cursor.key(), cursor.trailer(), cursor.value()),
+                (&key[..], put(seq.0), &value[..])
+            );
+            cursor.next().expect("memory");
+        }
+        assert!(!cursor.valid());
     }
-    assert!(!cursor.valid());
     cursor.seek_last().expect("memory");
     for (key, seq) in map.keys().rev() {
         assert_eq!((cursor.key(), cursor.trailer()), (&key[..], put(seq.0)));

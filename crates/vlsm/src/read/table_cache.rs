@@ -22,7 +22,7 @@ use vlsm_core::event::Event;
 use vlsm_core::{Error, FileMeta, FileNumber, FileUid, Result, Table, Version};
 use vlsm_disk::fs::OpenOptions;
 use vlsm_disk::fs::pool::FilePool;
-use vlsm_disk::sst::{BlockCache, SstCursor, SstReader, sst_path};
+use vlsm_disk::sst::{BlockCache, SstCursor, SstReader, Tail, sst_path};
 use vlsm_disk::{File, Gauge};
 
 /// An open file: kept by its table, or lent for one use.
@@ -208,7 +208,28 @@ impl TableCache {
         }
     }
 
+    /// The reader of a file that a job wrote, and that has this tail, for
+    /// [`TableCache::keep`]. None if there is no memory for it, or the file cannot be opened now.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] if the tail is of another file.
+    pub fn open_written(&self, file: &FileMeta, tail: Tail) -> Result<Option<SstReader>> {
+        if !self.memory.readers_fit() {
+            return Ok(None);
+        }
+        match self.open_with(file, Some(tail)) {
+            Ok(reader) => Ok(Some(reader)),
+            Err(Error::Io { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn open(&self, file: &FileMeta) -> Result<SstReader> {
+        self.open_with(file, None)
+    }
+
+    /// Opens a file. If its tail is given, nothing is read.
+    fn open_with(&self, file: &FileMeta, tail: Option<Tail>) -> Result<SstReader> {
         let path = sst_path(&self.dir, file.number);
         let options = OpenOptions::READ.direct(self.direct_reads);
         let held = self.held.lock().get(&(file.number, file.uid)).cloned();
@@ -218,7 +239,10 @@ impl TableCache {
                 .open_file(&path, options)
                 .map_err(|error| Error::io("cannot open SST", &path, error))?,
         };
-        let reader = SstReader::open(opened, &path, file)?;
+        let reader = match tail {
+            Some(tail) => SstReader::written(opened, &path, file, tail)?,
+            None => SstReader::open(opened, &path, file)?,
+        };
         let reader = reader.with_values(|wal, path| {
             match held.as_ref().and_then(|held| held.values_in(wal)) {
                 Some(file) => Ok(file),

@@ -31,7 +31,7 @@ fn write_logged(
         offset += value.len() as u64;
     }
     let mut file = Vec::new();
-    let (rest, summary) = writer.finish();
+    let Finished { chunks: rest, summary, .. } = writer.finish();
     rest.iter().for_each(|(_, chunk)| file.extend_from_slice(chunk));
     (file, summary.into_meta(FileNumber(1)))
 }
@@ -166,7 +166,7 @@ proptest! {
         let place = Place { wal: 7, offset: 0, len: 3, checksum: 0 };
         writer.add_logged(b"a", Seq(1), &place);
         writer.add(b"b", Trailer::new(Seq(1), Kind::Logged), &bytes);
-        let (rest, summary) = writer.finish();
+        let Finished { chunks: rest, summary, .. } = writer.finish();
         let file: Vec<u8> = rest.iter().flat_map(|(_, chunk)| chunk.iter().copied()).collect();
         let meta = summary.into_meta(FileNumber(1));
         let reader = open_logged(&file, &meta, b"some bytes").expect("sound");

@@ -51,6 +51,33 @@ fn an_opening_reads_the_tail_and_nothing_else() {
     }
 }
 
+#[test]
+fn a_file_that_was_just_written_is_not_read() {
+    for size in [4 << 10, 256 << 10, 1 << 20] {
+        let (file, meta) = of_bytes(size);
+        let (noting, path) = (NotingFile::new(&file), Path::new("1.sst"));
+        let tail = &file[file.len() - meta.tail.expect("written here").0 as usize..];
+        let decode = |tail| Tail::decode(tail, meta.bytes.0, path, None);
+        let written = |meta, tail| SstReader::written(noting.clone(), path, meta, tail);
+        let reader = written(&meta, decode(tail).expect("sound")).expect("sound");
+        assert_eq!((noting.reads.lock().len(), reader.open_bytes()), (0, 0), "{size}");
+        let opened = open(&file, &meta).expect("sound");
+        assert_eq!(reader.summary(), opened.summary(), "{size}");
+        assert_eq!(reader.memory_bytes(), opened.memory_bytes(), "{size}");
+        assert_eq!(reader.block_count(), opened.block_count(), "{size}");
+        let scanned = |reader| scan(vec![(reader, meta.range())], 4096).expect("sound");
+        assert_eq!(scanned(Arc::new(reader)), scanned(opened), "{size}");
+
+        let (_, other) = of_bytes(size + 4096);
+        let refused = written(&other, decode(tail).expect("sound"));
+        assert!(matches!(refused, Err(Error::Corruption { .. })), "{size}: {refused:?}");
+        for len in [0, 1, FOOTER_LEN - 1, FOOTER_LEN, tail.len() - 1] {
+            let cut = decode(&tail[tail.len() - len..]);
+            assert!(matches!(cut, Err(Error::Corruption { .. })), "{size}, {len}: {cut:?}");
+        }
+    }
+}
+
 /// Footers at every place within their last two pages, with each number of zeros before them.
 #[test]
 fn the_last_two_pages_have_the_footer() {

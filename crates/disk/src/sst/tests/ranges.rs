@@ -28,7 +28,7 @@ fn write_all(
             file.extend_from_slice(&chunk);
         }
     }
-    let (rest, summary) = writer.finish();
+    let Finished { chunks: rest, summary, .. } = writer.finish();
     rest.into_iter().for_each(|(_, chunk)| file.extend_from_slice(&chunk));
     (file, summary.into_meta(FileNumber(1)))
 }

@@ -6,7 +6,7 @@ use vlsm_core::{Sketch, sketch};
 fn summary(entries: &[Entry], options: SstOptions) -> SstSummary {
     let mut writer = SstWriter::new(options, UID);
     entries.iter().for_each(|(key, trailer, value)| writer.add(key, *trailer, value));
-    writer.finish().1
+    writer.finish().summary
 }
 
 #[test]

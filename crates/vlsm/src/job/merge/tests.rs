@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Bytes, FileNumber, FileUid, KeyRange, Kind, Seq, Tables};
 use vlsm_disk::env::{Env, Priority};
-use vlsm_disk::sst::{SstOptions, SstReader, SstWriter};
+use vlsm_disk::sst::{Finished, SstOptions, SstReader, SstWriter};
 use vlsm_disk::{IoPool, Rank, RealEnv};
 use vlsm_policy::shape::CutRule;
 use vlsm_policy::shape::cuts::Cutter;
@@ -81,7 +81,7 @@ fn sst_with(entries: &[Entry], options: SstOptions) -> Arc<SstReader> {
     while let Some((_, chunk)) = writer.take_full() {
         bytes.extend_from_slice(&chunk);
     }
-    let (rest, summary) = writer.finish();
+    let Finished { chunks: rest, summary, .. } = writer.finish();
     rest.iter().for_each(|(_, chunk)| bytes.extend_from_slice(chunk));
     open(bytes, summary)
 }

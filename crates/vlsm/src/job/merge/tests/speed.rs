@@ -1,15 +1,20 @@
 //! Measurements of merges in memory, which run only on request.
 //!
-//! - `FIGURES=time cargo test --release -p vlsm merge_speed -- --nocapture`: the time of each
+//! - `FIGURES=time cargo test --release -p vlsm --lib merge_speed -- --nocapture`: the time of each
 //!   load;
 //! - `FIGURES=LOAD` with the name of one load, under
 //!   `valgrind --tool=callgrind --fair-sched=yes --toggle-collect='*Merge*step*'`: the instructions
 //!   of one merge of that load. Valgrind runs the program that
 //!   `cargo test --release -p vlsm --lib --no-run` prints, with the arguments
 //!   `merge_speed --test-threads=1`.
+//!
+//! Both need `CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16` in the environment: with the 4 units of a
+//! release the compiler takes more than 24 GB for the tests of the crate.
 
 use super::*;
+use crate::memtable::{Arena, Memtable};
 use std::time::Instant;
+use vlsm_core::MemtableId;
 use vlsm_disk::sst::Compression;
 
 /// The number of pairs of a load, for any number of runs.
@@ -79,12 +84,29 @@ fn entries(load: &Load) -> Vec<Vec<Entry>> {
     runs
 }
 
+/// A memtable into which the entries were written in the order of their sequence numbers.
+fn memtable(mut run: Vec<Entry>) -> Arc<Memtable> {
+    run.sort_by_key(|(_, trailer, _)| trailer.seq());
+    let size =
+        |(key, trailer, value): &Entry| Memtable::entry_size(key.len(), value.len(), trailer.seq());
+    let bytes: usize = run.iter().map(size).sum();
+    let memtable = Memtable::new(MemtableId(1), Arena::new(2 * bytes));
+    for entry @ (key, trailer, value) in &run {
+        let seq = trailer.seq();
+        let mut space = memtable.reserve(1, size(entry), seq..=seq).expect("room");
+        memtable.insert(&mut space, key, *trailer, value);
+        memtable.end_write();
+    }
+    memtable.seal();
+    Arc::new(memtable)
+}
+
 #[allow(clippy::disallowed_methods)]
 fn merge_once(load: &Load, options: SstOptions) -> (u64, Duration) {
     let pool = pool();
     let source = |run: Vec<Entry>| {
         if load.memory {
-            return Source::memory(VecCursor(run, 0));
+            return Source::memory(memtable(run).cursor().fetching());
         }
         let reader = sst_with(&run, options);
         let range = reader.summary().clone().into_meta(FileNumber(1)).range();
