@@ -4,7 +4,8 @@
 //! One aligned read gets the tail: index, filter, range tombstones, properties and footer. Without
 //! that length (an older manifest, a lone file) the last two pages are read, which have the footer,
 //! and then the rest of the tail. No byte is read twice. The parts of the tail stay in memory;
-//! blocks do not. That of a file that was just written need not be read ([`SstReader::written`]).
+//! blocks do not. The tail of a file that was just written need not be read
+//! ([`SstReader::written`]).
 //!
 //! Get: 1. the filter; 2. the index; 3. one block, or several if the versions of one key fill it.
 //! The caller hides the entries that range tombstones cover.
@@ -89,16 +90,25 @@ impl SstReader {
     }
 
     /// As [`SstReader::open`], for a file that was just written and has this tail, so that nothing
-    /// is read.
+    /// is read. The tail was decoded with the sequence number of `expected`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if the description is of another file.
+    /// [`Error::Corruption`] if the description is of another file, or the file has another length;
+    /// [`Error::Io`].
     pub fn written(
         file: Arc<dyn File>,
         path: &Path,
         expected: &FileMeta,
         tail: Tail,
     ) -> Result<Self> {
+        let len = file.len().map_err(|error| Error::io("cannot measure", path, error))?;
+        if len != expected.bytes.0 {
+            return Err(Error::corruption(
+                path,
+                len,
+                "the file has not the length that was written",
+            ));
+        }
         Self::new(file, path, tail, expected.global_seq, 0).expected(path, expected)
     }
 

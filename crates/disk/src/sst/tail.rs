@@ -37,7 +37,8 @@ impl Tail {
         if !footer.is_contiguous() {
             return Err(damaged("the parts of the file overlap"));
         }
-        let start = len - bytes.len() as u64;
+        let start = len.checked_sub(bytes.len() as u64);
+        let start = start.ok_or_else(|| damaged("the file is shorter than its tail"))?;
         let section = |section: &Section| section_of(bytes, start, footer.uid, section, path);
         let index = Index::decode(section(&footer.index)?, footer.index.offset)
             .map_err(|what| Error::corruption(path, footer.index.offset, what))?;
@@ -64,11 +65,12 @@ impl Tail {
         Ok(Self { index, filter, ranges, summary })
     }
 
-    /// Bytes of memory that index, filter and range tombstones keep.
+    /// Bytes of memory that it takes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
-        self.index.memory_bytes() + filter + self.ranges.memory()
+        let parts = self.index.memory_bytes() + filter + self.ranges.memory();
+        parts + std::mem::size_of::<Self>()
     }
 }
 

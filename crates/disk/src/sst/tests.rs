@@ -85,8 +85,19 @@ fn write(entries: &[Entry], options: SstOptions) -> (Vec<u8>, FileMeta) {
     (file, summary.into_meta(FileNumber(1)))
 }
 
+/// Opens a file. The reader that a job makes of its tail has the same parts.
 fn open(file: &[u8], meta: &FileMeta) -> Result<Arc<SstReader>> {
-    SstReader::open(NotingFile::new(file), Path::new("1.sst"), meta).map(Arc::new)
+    let (noting, path) = (NotingFile::new(file), Path::new("1.sst"));
+    let opened = SstReader::open(noting.clone(), path, meta)?;
+    if let Some(tail) = meta.tail {
+        let tail = &file[file.len() - tail.0 as usize..];
+        let tail = Tail::decode(tail, meta.bytes.0, path, meta.global_seq)?;
+        let written = SstReader::written(noting, path, meta, tail)?;
+        assert_eq!(written.summary(), opened.summary());
+        assert_eq!(written.range_tombstones(), opened.range_tombstones());
+        assert_eq!(written.memory_bytes(), opened.memory_bytes());
+    }
+    Ok(Arc::new(opened))
 }
 
 fn scan(tables: Vec<(Arc<SstReader>, KeyRange)>, chunk_len: usize) -> Result<Vec<Entry>> {

@@ -2,7 +2,8 @@
 //!
 //! Requests queue up; one background thread takes all waiting requests and installs them as a
 //! group:
-//! 1. New files: their directory entries are synced. Their readers are opened.
+//! 1. New files: their directory entries are synced. Readers are opened, except for those that jobs
+//!    handed over.
 //! 2. Flushes: the WAL is synced up to its end. Otherwise one half of a batch could be durable in
 //!    an SST of one keyspace, and the other half, of another keyspace, could be lost with the WAL.
 //!    The entries that a flush left in memory (`write/keep`) are in the WAL by then, and so are the
@@ -406,8 +407,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Makes the directory entries of new files durable, and opens the readers
-    /// that jobs did not hand over, before the first reads.
+    /// Makes the directory entries of new files durable. Opens the readers that tables do not have,
+    /// before the first reads.
     fn open_readers(&self, requests: &[Request]) -> Result<()> {
         for change in requests.iter().flat_map(|request| &request.edit.changes) {
             if let Change::Add { table, .. } = change

@@ -10,8 +10,8 @@
 //! 2. *Merging*: `merge` turns inputs into chunks of SSTs (`output`), and `files` writes them.
 //! 3. *Syncing*: all chunks are written; one call in the background makes the files durable.
 //!
-//! Nothing that was just written is read: the readers of the new SSTs are made from their tails,
-//! which are in memory, and installed with the tables.
+//! The readers of the new SSTs are made from their tails, which are in memory, and installed with
+//! the tables. So nothing that was just written is read, as far as memory has room for the readers.
 //!
 //! A trivial move has none of these stages; it only makes its edit.
 //!
@@ -387,6 +387,8 @@ impl Job {
                     let readers = readers?;
                     assert!(!self.has_failed(), "{} ends despite a failed call", self.id);
                     let metas = self.files.metas();
+                    // From now on they are charged as readers.
+                    self.tails.set(0);
                     Ok(Step::Done(self.request(context, metas, readers)))
                 }
                 None => {

@@ -280,11 +280,11 @@ impl Outputs {
         self.spare = writer.take_spare();
         let Finished { chunks, summary, tail } = writer.finish();
         chunks.into_iter().for_each(|chunk| self.push(chunk));
-        // Without it, the install reads it from the file, and reports what is wrong.
-        let tail = Tail::decode(&tail, summary.bytes.0, Path::new("a new SST"), None).ok();
-        let bytes = |tail: &Tail| tail.memory_bytes();
-        let tail = tail.filter(|tail| self.tail_bytes + bytes(tail) <= self.unwritten_max);
-        self.tail_bytes += tail.as_ref().map_or(0, bytes);
+        // Without it the install reads it from the file, and reports what is wrong.
+        let fits = self.tail_bytes + tail.len() <= self.unwritten_max;
+        let decode = || Tail::decode(&tail, summary.bytes.0, Path::new("a new SST"), None).ok();
+        let tail = fits.then(decode).flatten();
+        self.tail_bytes += tail.as_ref().map_or(0, Tail::memory_bytes);
         self.tails.push(tail);
         self.finished.push(summary);
     }

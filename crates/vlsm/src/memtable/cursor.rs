@@ -7,7 +7,7 @@ use super::skiplist::Node;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Result, Trailer};
 
-/// The number of entries between the position and the entry that is fetched ahead.
+/// The number of steps from the position to the entry that is fetched.
 const AHEAD: usize = 8;
 
 /// A position in a memtable.
@@ -16,7 +16,7 @@ pub struct MemtableCursor {
     node: Option<Node>,
     /// Whether it fetches entries ahead.
     fetches: bool,
-    /// The last entry that was fetched, if it is not the last one of all.
+    /// The last entry that was fetched; none after the last one of all.
     ahead: Option<Node>,
 }
 

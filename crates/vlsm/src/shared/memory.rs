@@ -12,9 +12,9 @@
 //!    cannot be refused either. Their sizes are chosen so that the buffers of all concurrent jobs
 //!    take about an eighth of the limit (`job`). The mapped parts of *WAL files* (`log/window`)
 //!    cannot be refused, but take at most a sixteenth of it.
-//! 3. *Indexes and filters* of open SSTs get the rest, less the cache's minimum and an eighth of
-//!    the limit, which the cache can release at once. Beyond that the coldest are evicted, and
-//!    files are opened for one use only.
+//! 3. *Indexes and filters* of open SSTs, and of those that jobs write, get the rest, less the
+//!    cache's minimum and an eighth of the limit, which the cache can release at once. Beyond that
+//!    the coldest are evicted, and files are opened for one use only.
 //! 4. The *block cache* gets the remaining memory, at least an eighth of the limit and at most
 //!    `cache_limit`.
 //!

@@ -304,8 +304,8 @@ pub struct Stats {
     pub manifest_bytes: ByteCount,
     /// Bytes written to the readable LOG.
     pub log_bytes: ByteCount,
-    /// Bytes of indexes, filters and properties that were read to open SSTs. New SSTs need not be
-    /// opened: those who wrote them hand these over, as far as memory has room.
+    /// Bytes of indexes, filters and properties that were read to open SSTs. Jobs hand over those
+    /// of new SSTs, as far as memory has room.
     pub open_bytes: ByteCount,
     /// Edits installed.
     pub installs: u64,

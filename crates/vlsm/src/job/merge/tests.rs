@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vlsm_core::{Bytes, FileNumber, FileUid, KeyRange, Kind, Seq, Tables};
 use vlsm_disk::env::{Env, Priority};
-use vlsm_disk::sst::{Finished, SstOptions, SstReader, SstWriter};
+use vlsm_disk::sst::{Finished, SstOptions, SstReader, SstWriter, Tail};
 use vlsm_disk::{IoPool, Rank, RealEnv};
 use vlsm_policy::shape::CutRule;
 use vlsm_policy::shape::cuts::Cutter;
@@ -255,6 +255,27 @@ fn a_merge_of_nothing_is_done() {
     let mut merge = Merge::new(sources, everything(), outputs(rule)).expect("sound");
     assert_eq!(merge.step(pool.ranked(Rank::Later), 100).expect("sound"), Step::Done);
     assert!(merge.outputs().finished().is_empty() && merge.outputs().next_write().is_none());
+}
+
+#[test]
+fn tails_of_ssts_are_kept_up_to_the_bound_of_unwritten_output() {
+    let pool = pool();
+    let entries: Vec<Entry> = (0..300u64)
+        .map(|n| (n.to_be_bytes().to_vec(), Trailer::new(Seq(n), Kind::Put), vec![1; 60_000]))
+        .collect();
+    let rule = CutRule::Size { sst: Bytes::mib(2) };
+    let mut kept = Vec::new();
+    for bound in [1, 6_000, UNWRITTEN_MAX] {
+        let sources = vec![Source::memory(VecCursor(entries.clone(), 0))];
+        let outputs = outputs(rule).bounded(bound);
+        let mut merge = Merge::new(sources, everything(), outputs).expect("sound");
+        assert_eq!(finish(&mut merge, &pool, 1 << 20).len(), 9);
+        let bytes = merge.outputs().tail_bytes();
+        let tails = merge.outputs().take_tails();
+        assert_eq!((tails.len(), tails.iter().flatten().map(Tail::memory_bytes).sum()), (9, bytes));
+        kept.push(tails.iter().flatten().count());
+    }
+    assert!(kept[0] == 0 && (1..9).contains(&kept[1]) && kept[2] == 9, "{kept:?}");
 }
 
 #[test]
