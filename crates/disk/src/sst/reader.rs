@@ -106,7 +106,7 @@ impl SstReader {
             return Err(Error::corruption(
                 path,
                 len,
-                "the file has not the length that was written",
+                "the length of the file differs from what was written",
             ));
         }
         Self::new(file, path, tail, expected.global_seq, 0).expected(path, expected)
@@ -152,6 +152,7 @@ impl SstReader {
         let wanted = tail.map_or(FOOTER_PAGES_LEN, |tail| tail.0);
         let mut start = align_down(len.saturating_sub(wanted));
         let mut tail = read(&*file, path, start..len)?;
+        // Only to know whether more must be read; the decoding of the tail reports what is wrong.
         if let Ok((footer, _)) = Footer::decode(&tail, len)
             && footer.version == VERSION
             && footer.is_contiguous()

@@ -1,6 +1,10 @@
-//! The tail of an SST: all that follows its blocks. A reader keeps it in memory.
+//! The tail of an SST: all that follows its blocks, decoded. A reader keeps it in memory.
 //!
-//! Whoever wrote a file has these bytes at its end, and need not read them back.
+//! 1. The footer, with the version and the place of each section (`format`).
+//! 2. Each section is verified and then decoded: index, filter, properties, range tombstones.
+//!
+//! The bytes come from the file (`reader`), or from the writer that has just made them, so that
+//! nothing is read. Invariant: no byte is used before its checksum is verified. No I/O, no lock.
 
 use super::filter::Filter;
 use super::format::{Damage, Footer, Properties, Section, VERSION, checksum};

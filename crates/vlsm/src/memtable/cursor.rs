@@ -1,6 +1,10 @@
 //! A cursor over a memtable. It holds the memtable, not a lock: entries added meanwhile may appear.
 //!
 //! Steps forward follow a link; steps backward search anew, because the list has no links back.
+//!
+//! A flush reads all entries, and neighbours in key order are far apart in memory. So its cursor
+//! follows the links some entries ahead, and has the processor fetch them
+//! ([`MemtableCursor::fetching`]).
 
 use super::Memtable;
 use super::skiplist::Node;
@@ -25,9 +29,8 @@ impl MemtableCursor {
         Self { memtable, node: None, fetches: false, ahead: None }
     }
 
-    /// The same cursor, for reading all entries in their order. An entry lies where it was written,
-    /// so its neighbours are at other places. [`Cursor::seek_first`] and the steps after it fetch
-    /// entries into the processor's cache.
+    /// The same cursor, for reading all entries in order: [`Cursor::seek_first`] and the steps
+    /// after it fetch entries into the processor's cache.
     #[must_use]
     pub fn fetching(self) -> Self {
         Self { fetches: true, ..self }
