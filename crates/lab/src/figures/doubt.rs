@@ -1,7 +1,8 @@
 //! The claims that cannot be judged although the figure is measured.
 //!
-//! 1. *Too little evidence.* A phase that a claim compares is too short, or its levels are not full
-//!    ([`super::conditions`]). In an overview this decides nothing.
+//! 1. *Too little evidence.* A phase that a claim compares is too short, its levels are not full,
+//!    or the device was slow beside it ([`super::conditions`]). In an overview this decides
+//!    nothing.
 //! 2. *Small SSTs at a small scale.* Below 1/8 no claim is judged that compares a store whose SSTs
 //!    are smaller than RocksDB's 64 MB at the papers' size: there, costs that do not shrink with
 //!    the SST dominate. At 1/32 an SST of 8 MB has 256 KB. So the claims about S_M, about good

@@ -15,10 +15,11 @@
 //! the largest ratio counts: "at least" stands for the papers' "up to", and "at most" must hold
 //! everywhere.
 
-use super::conditions::{beside, conditions, of_phases};
+use super::conditions::{beside, conditions, of_phases, quiet};
 use super::measure::Unit;
 use super::result::{
-    Added, ClaimResult, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict, failed,
+    Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
+    failed,
 };
 use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, unique};
 use crate::compare::median;
@@ -47,13 +48,15 @@ pub fn judge(
     let overview = entry.overview;
     let judge = Judge { figure, setting, rounds, overview };
     let (own, failures) = judge.evidence(|point| !point.added);
-    let mut all_conditions = conditions(&own, &failures, setting, overview);
+    let mut all_conditions = conditions(&own, &failures, setting);
     all_conditions.extend(of_phases(&own, overview));
     let mut proofs = own.clone();
     let mut added = Vec::new();
     for store in unique(figure.points().filter(|point| point.added).map(|point| &point.series)) {
         let (more, failures) = judge.evidence(|point| point.added && point.series == *store);
-        let mut asked = conditions(&[&own[..], &more].concat(), &failures, setting, overview);
+        let mut asked = conditions(&[&own[..], &more].concat(), &failures, setting);
+        // No claim is about it, so its own noise decides whether it is shown.
+        asked.extend(quiet(&more, overview).map(|one| Condition { of_phases: false, ..one }));
         // Skip the conditions that the figure itself fails.
         asked.retain(|asked| all_conditions.iter().all(|one| one.what != asked.what || one.holds));
         proofs.extend(more);
