@@ -19,6 +19,12 @@
 //! the lower ends of the next level's tables are places to cut at, too, and S_m does not hold
 //! there. So an SST under a range tombstone overlaps no more than f either.
 //!
+//! Aligned (RocksDB's `CompactionOutputs::ShouldStopBefore`, since 7.8; here with a fixed share of
+//! the size, and no SST is larger than it):
+//! 1. if the SST has three quarters of its size, close it before the first key that is not before
+//!    the next table of the next level;
+//! 2. if the SST has its size, close it before the next key.
+//!
 //! Guards (PebblesDB (2017), §3.4; `guards.rs`):
 //! 1. close before a key that is a guard, and before the first key that is not before a known
 //!    guard;
@@ -83,6 +89,13 @@ impl Seen {
     }
 }
 
+/// The bytes from which on an aligned SST ends with a table of the next level. A table of the next
+/// level meets an f-th of an SST, so hardly any SST of f = 8 finds no end within a quarter.
+#[must_use]
+pub fn aligned_min(sst: Bytes) -> Bytes {
+    Bytes(sst.0 - sst.0 / 4)
+}
+
 /// Says, key by key, where a merge closes its SSTs.
 #[derive(Debug)]
 pub struct Cutter {
@@ -132,29 +145,44 @@ impl Cutter {
                 let passed = self.pass_guards(user_key) || guards::is_guard(user_key, bits);
                 std::mem::replace(&mut self.opened, true) && (passed || written >= sst)
             }
+            CutRule::Aligned { .. } | CutRule::LookAhead { .. } if !self.opened => {
+                self.note_opened(user_key);
+                false
+            }
+            CutRule::Aligned { sst, .. } => {
+                let crossed = self.cross_to(user_key);
+                self.close_if(user_key, written >= sst || crossed && written >= aligned_min(sst))
+            }
             CutRule::LookAhead { sst_min, sst_max, overlap_max, overlap, .. } => {
-                if !self.opened {
-                    self.note_opened(user_key);
-                    return false;
-                }
-                if let Some((head, table)) = &self.ahead {
-                    let crossed = match key::prefix(user_key).cmp(head) {
-                        std::cmp::Ordering::Less => false,
-                        std::cmp::Ordering::Equal => !table.range.starts_after(user_key),
-                        std::cmp::Ordering::Greater => true,
-                    };
-                    if crossed {
-                        self.cross(user_key);
-                    }
-                }
-                let close = written >= sst_max
+                self.cross_to(user_key);
+                let full = written >= sst_max
                     || (written >= sst_min && self.seen.exceeds(written, overlap, overlap_max));
-                if close {
-                    self.note_opened(user_key);
-                }
-                close
+                self.close_if(user_key, full)
             }
         }
+    }
+
+    #[inline]
+    fn close_if(&mut self, user_key: &[u8], close: bool) -> bool {
+        if close {
+            self.note_opened(user_key);
+        }
+        close
+    }
+
+    /// Counts the tables of the next level up to this key. True if there were any.
+    #[inline]
+    fn cross_to(&mut self, user_key: &[u8]) -> bool {
+        let Some((head, table)) = &self.ahead else { return false };
+        let crossed = match key::prefix(user_key).cmp(head) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => !table.range.starts_after(user_key),
+            std::cmp::Ordering::Greater => true,
+        };
+        if crossed {
+            self.cross(user_key);
+        }
+        crossed
     }
 
     /// Drops the known guards up to this key. True if there were any.
@@ -180,7 +208,10 @@ impl Cutter {
     pub fn before_under_tombstone(&mut self, place: &[u8], written: Bytes) -> bool {
         let least = match self.rule {
             CutRule::LookAhead { sst_min, .. } => sst_min,
-            CutRule::Never | CutRule::Size { .. } | CutRule::Guards { .. } => Bytes::ZERO,
+            CutRule::Never
+            | CutRule::Size { .. }
+            | CutRule::Aligned { .. }
+            | CutRule::Guards { .. } => Bytes::ZERO,
         };
         self.before(place, written.max(least))
     }
@@ -252,6 +283,19 @@ mod tests {
         assert_eq!(firsts(rule(Overlap::Count, 1.0), "bzz"), "bz");
         assert_eq!(firsts(CutRule::Size { sst: Bytes(3) }, "abcdefgh"), "adg");
         assert_eq!(firsts(CutRule::Never, "abcdefgh"), "a");
+    }
+
+    #[test]
+    fn aligned_ssts_end_before_a_table_of_the_next_level() {
+        let rule = |sst| CutRule::Aligned { sst: Bytes(sst), next_level: 2 };
+        assert_eq!(
+            firsts(rule(4), "abcdefghijklm"),
+            "adgk",
+            "from three keys on, where one begins"
+        );
+        assert_eq!(firsts(rule(3), "abcdefghijklm"), "adgjm", "at three, the size");
+        assert_eq!(firsts(rule(8), "abcdefghijklm"), "ag", "of eight from six on");
+        assert_eq!(firsts(rule(4), "lmnopq"), "lp", "nothing begins any more");
     }
 
     #[test]

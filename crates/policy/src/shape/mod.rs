@@ -68,6 +68,15 @@ pub enum CutRule {
         /// SST size.
         sst: Bytes,
     },
+    /// Cuts where a table of the next level begins, once three quarters of this size are written,
+    /// and at the size itself (RocksDB since 7.8). So an SST shares no table of the next level with
+    /// its neighbours, and is merged with one table less.
+    Aligned {
+        /// SST size.
+        sst: Bytes,
+        /// The level looked at: the output level + 1.
+        next_level: u8,
+    },
     /// Looks ahead at the next level (vLSM (2024), §4.2): closes an SST at `sst_max`, or once at
     /// least `sst_min` is written and one more key would take the overlap beyond `overlap_max`.
     LookAhead {
@@ -98,7 +107,9 @@ impl CutRule {
     #[must_use]
     pub fn next_level(&self) -> Option<u8> {
         match self {
-            Self::LookAhead { next_level, .. } => Some(*next_level),
+            Self::LookAhead { next_level, .. } | Self::Aligned { next_level, .. } => {
+                Some(*next_level)
+            }
             Self::Never | Self::Size { .. } | Self::Guards { .. } => None,
         }
     }

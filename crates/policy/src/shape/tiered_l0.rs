@@ -22,17 +22,19 @@
 //! 8. with `follow_memtables` an SST has the size at which memtables are sealed at the moment, and
 //!    the target of L1 is `l0_trigger` of these, whatever the options say of both. The targets of
 //!    deeper levels follow from L1's. So a schedule that sets the size of memtables sets these
-//!    sizes, too (ADOC's published tuner). A running job keeps the size with which it began.
+//!    sizes, too (ADOC's published tuner). A running job keeps the size with which it began;
+//! 9. with `aligned` an SST ends where a table of the next level begins (`cuts.rs`), as in RocksDB
+//!    since 7.8. The papers' RocksDB is older.
 //!
 //! Debt is the bytes that compaction owes, as RocksDB estimates them. It slows and stops writes.
 //!
 //! *Bounded levels*, which RocksDB does not have. With `overflow` set (vLSM's baselines: 64 MB, and
 //! 0 for RocksDB-IO) a level never takes in more than fits within its target and the overflow,
 //! except for an empty one:
-//! 9. L0→L1 takes the oldest idle runs that fit into an empty L1, at least one. It waits until L1
-//!    has room for them. Meanwhile L1 gives, also below its target: "to free enough space for the
-//!    SSTs of L0" (§3.1);
-//! 10. deeper levels give while they lack room for one SST, and no more than the next level has
+//! 10. L0→L1 takes the oldest idle runs that fit into an empty L1, at least one. It waits until L1
+//!     has room for them. Meanwhile L1 gives, also below its target: "to free enough space for the
+//!     SSTs of L0" (§3.1);
+//! 11. deeper levels give while they lack room for one SST, and no more than the next level has
 //!     room for.
 //!
 //! Readings: the paper's text first moves L1 down and then flushes L0 into an empty L1. RocksDB
@@ -74,6 +76,8 @@ pub struct TieredOptions {
     /// SSTs and the target of L1 follow the size at which memtables are sealed (for ADOC), instead
     /// of `sst_max` and `l1_bytes`.
     pub follow_memtables: bool,
+    /// SSTs end where a table of the next level begins.
+    pub aligned: bool,
 }
 
 impl MechanismOptions for TieredOptions {
@@ -82,6 +86,7 @@ impl MechanismOptions for TieredOptions {
         self.intra_l0_beside = self.intra_l0 && pick.of(&[true, false]);
         self.merge_flushed = pick.of(&[0, 2, 3]);
         self.follow_memtables = pick.of(&[false, false, true]);
+        self.aligned = pick.of(&[false, true]);
     }
 }
 
@@ -290,10 +295,14 @@ impl Shape for TieredL0 {
         WithinL0 { any: self.own.intra_l0 && self.own.intra_l0_beside, flushed }
     }
 
-    fn cuts(&self, _: &Version, facts: &TreeFacts, candidate: &Candidate) -> CutRule {
+    fn cuts(&self, version: &Version, facts: &TreeFacts, candidate: &Candidate) -> CutRule {
+        let sst = self.at(facts).options.sst_max;
         match candidate.output_level {
             0 => CutRule::Never,
-            _ => CutRule::Size { sst: self.at(facts).options.sst_max },
+            level if self.own.aligned && usize::from(level) < version.levels.len() => {
+                CutRule::Aligned { sst, next_level: level + 1 }
+            }
+            _ => CutRule::Size { sst },
         }
     }
 
@@ -311,7 +320,7 @@ impl Shape for TieredL0 {
         let rooms = shape.rooms(version, &Busy::default());
         let full = facts.memtable_bytes * self.options.l0_trigger as u64;
         let l0 = version.l0_bytes().max(full);
-        // Rule 9: L1 is drained until these bytes fit.
+        // Rule 10: L1 is drained until these bytes fit.
         let limit = rooms.limit(1).unwrap_or(Bytes(u64::MAX));
         let l0 = l0.min(limit);
         let mut stages = vec![(0, l0 + rooms.bytes(1).min(limit.saturating_sub(l0)))];

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use vlsm_core::event::JobKind;
 use vlsm_core::*;
+use vlsm_policy::shape::cuts::aligned_min;
 use vlsm_policy::shape::vlsm::L1Limit;
 use vlsm_policy::*;
 
@@ -178,6 +179,7 @@ impl Tree {
         let sizes = match rule {
             CutRule::LookAhead { sst_min, sst_max, .. } => Some((sst_min, sst_max)),
             CutRule::Size { sst } => Some((sst, sst)),
+            CutRule::Aligned { sst, .. } => Some((aligned_min(sst), sst)),
             CutRule::Guards { sst, .. } => Some((Bytes::ZERO, sst)),
             CutRule::Never => None,
         };
