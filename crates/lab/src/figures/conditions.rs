@@ -15,9 +15,9 @@
 //! 7. the scale is not the one for smoke tests;
 //! 8. in an open loop with a limited device, the probe reads outside the run's limits had a P99.9
 //!    of at most 4.5 ms. A shared disk that is slow for seconds decides a P99 by itself; such a run
-//!    is repeated ([`again`]). Quiet runs have 2 to 3 ms here, disturbed ones 5 to 40; RocksDB's
-//!    long calls may take it to 8 by themselves. If the run's device is not limited, these reads
-//!    wait for the run itself and prove nothing.
+//!    is repeated ([`again`]). Quiet runs have 2 to 3 ms here, disturbed ones 5 to 40; beside
+//!    RocksDB a quiet machine may have 8. If the run's device is not limited, these reads wait for
+//!    the run itself and prove nothing.
 //!
 //! Compaction debt that a phase left is no condition. The claims about that phase then have no
 //! verdict (`doubt.rs`), and the figure says so.

@@ -357,10 +357,14 @@ pub fn copies_tear_no_batch(seed: u64) -> Result<(), String> {
     let outcome = SimEnv::run(&config, &Disk::new(), |env| -> Answer<()> {
         let options = tiny_options("vlsm", &mut Rng::new(5));
         let world = World::open(&env, &options)?;
-        let (db, other) = (world.db().clone(), world.clone());
-        let busy = env.task("client", move || {
-            (0..30).try_for_each(|n: u64| {
-                other.write(&[Write::put(2, "k", n.to_string())], Promise::Process)
+        let db = world.db().clone();
+        // So many that a batch waits behind the one that is being written.
+        let busy = ["k0", "k1", "k2"].map(|key| {
+            let other = world.clone();
+            env.task("client", move || {
+                (0..30).try_for_each(|n: u64| {
+                    other.write(&[Write::put(2, key, n.to_string())], Promise::Process)
+                })
             })
         });
         let admin = env.task("administrator", move || -> Answer<()> {
@@ -378,7 +382,7 @@ pub fn copies_tear_no_batch(seed: u64) -> Result<(), String> {
             world.db().checkpoint(&folder)?;
             whole(&env, &options, &folder)?;
         }
-        for task in [busy, admin] {
+        for task in busy.into_iter().chain([admin]) {
             task.join().expect("it ends")?;
         }
         world.close()
