@@ -86,6 +86,7 @@ impl MechanismOptions for TieredOptions {
         self.intra_l0_beside = self.intra_l0 && pick.of(&[true, false]);
         self.merge_flushed = pick.of(&[0, 2, 3]);
         self.follow_memtables = pick.of(&[false, false, true]);
+        self.aligned = pick.of(&[false, true]);
     }
 }
 
