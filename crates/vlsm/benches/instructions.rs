@@ -130,7 +130,7 @@ fn count(case: &Case) -> f64 {
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--error-exitcode=1"])
         // Threads take turns. Otherwise it is chance whether the background has made the next part
         // of the WAL's window ready, and with it whether a write is a copy or a call.
-        .arg("--fair-sched=yes")
+        .arg("--fair-sched=try")
         .arg(format!("--toggle-collect={}", case.function))
         .arg(std::env::current_exe().expect("this program"))
         .env(PATH, case.name)
