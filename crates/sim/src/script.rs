@@ -37,6 +37,7 @@ mod reached;
 use crate::disk::{Damage, Disk};
 use crate::env::{End, Outcome, SimConfig, SimEnv};
 use crate::history::{History, Loss, Promise};
+use crate::leaks::leaks;
 use crate::oracle::{Contents, TTL, Write};
 use crate::rng::Rng;
 use crate::world::{SPACES, View, World, pairs, tiny_options, verify};
@@ -231,7 +232,8 @@ impl Player {
         Arc::new(Self { script: self.script.clone(), faulty: self.faulty, state })
     }
 
-    /// Plays to the end of the script, through all lives of the store.
+    /// Plays to the end of the script, through all lives of the store. After an orderly close there
+    /// may be no file that nobody needs.
     ///
     /// # Errors
     /// The first wrong answer, with its line.
@@ -239,8 +241,13 @@ impl Player {
         for life in 0.. {
             let outcome = self.life(disk, &SimConfig::new(seed.wrapping_add(life)).day(life));
             match outcome.end {
-                End::Done(Ok(true)) => return verify(disk),
-                End::Done(Ok(false)) => verify(disk)?,
+                End::Done(Ok(ended)) => {
+                    leaks(disk)?;
+                    verify(disk)?;
+                    if ended {
+                        return Ok(());
+                    }
+                }
                 End::Done(Err(why)) | End::Failed(why) => {
                     return Err(format!("{why}\n{}", outcome.tail));
                 }

@@ -6,10 +6,12 @@
 //! 2. The book has the state after every change, and says which of them must survive a loss of
 //!    power: what was written with a sync, and everything before a keyspace was cleared or dropped.
 //! 3. For every crash point and every damage: the store is opened again. It must show one of the
-//!    states that the book allows. It is then used, closed and opened once more.
+//!    states that the book allows. It is then used, closed and opened once more. A close leaves no
+//!    file that nobody needs.
 
 use crate::disk::{Damage, Disk};
 use crate::env::{End, SimConfig, SimEnv, TaskHandle};
+use crate::leaks::leaks;
 use crate::rng::Rng;
 use crate::world::{FOLDER, pairs, tiny_options, verify};
 use parking_lot::Mutex;
@@ -351,11 +353,15 @@ fn recover(env: &Arc<SimEnv>, book: Book, seed: u64) -> Outcome<()> {
 /// # Errors
 /// The first wrong answer.
 pub fn live(seed: u64) -> Outcome<u64> {
-    let outcome = SimEnv::run(&SimConfig::new(seed), &Disk::new(), move |env| {
+    let disk = Disk::new();
+    let outcome = SimEnv::run(&SimConfig::new(seed), &disk, move |env| {
         Client::open(&env, &Arc::new(Mutex::new(Book::new())), seed)?.live()
     });
     match outcome.end {
-        End::Done(Ok(())) => Ok(outcome.device.mutating * 2),
+        End::Done(Ok(())) => {
+            leaks(&disk).map_err(|why| format!("keyspaces, seed {seed}: {why}"))?;
+            Ok(outcome.device.mutating * 2)
+        }
         End::Done(Err(why)) | End::Failed(why) => {
             Err(format!("keyspaces, seed {seed}: {why}\n{}", outcome.tail))
         }
@@ -388,7 +394,10 @@ pub fn crash_every(seed: u64, stride: u64) -> Outcome<u64> {
             let after = SimConfig::new(seed + 1).day(1);
             let outcome = SimEnv::run(&after, &disk, move |env| recover(&env, book, seed));
             match outcome.end {
-                End::Done(Ok(())) => crashes += 1,
+                End::Done(Ok(())) => {
+                    leaks(&disk).map_err(|why| format!("{what}: {why}"))?;
+                    crashes += 1;
+                }
                 End::Done(Err(why)) | End::Failed(why) => {
                     return Err(format!("{what}: {why}\n{}", outcome.tail));
                 }

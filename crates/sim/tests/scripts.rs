@@ -35,6 +35,7 @@ scripts!(
     checkpoints,
     cleared,
     cleared_short,
+    closed_after_a_reader,
     compacted,
     durability,
     every_memtable_covers_everything,

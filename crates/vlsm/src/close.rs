@@ -14,7 +14,7 @@ use vlsm_core::{Error, Result};
 
 /// Closes the store. A second call does nothing.
 pub(crate) fn close(engine: &Engine) -> Result<()> {
-    let Engine { shared, log, installer, writer, control, .. } = engine;
+    let Engine { shared, log, installer, reader, writer, control, .. } = engine;
     if !writer.shut() {
         return Ok(());
     }
@@ -35,7 +35,9 @@ pub(crate) fn close(engine: &Engine) -> Result<()> {
     shared.io.shutdown();
     shared.published.end(&*shared.env, &shared.dir);
     if result.is_ok() {
-        // Removes SSTs whose last reader ended after the workers' last check.
+        // Removes SSTs whose last reader ended after the workers' last check, and those of retired
+        // trees.
+        reader.take_back();
         installer.dead().remove(shared);
         result = installer.close_wals();
     }

@@ -428,9 +428,13 @@ impl Control {
         self.crew.join()
     }
 
-    /// Discards all jobs, because the store is being closed and no worker continues them.
+    /// Discards all jobs and proposals, because the store is being closed and no worker continues
+    /// them. They would keep the files of their inputs.
     pub fn discard_jobs(self: &Arc<Self>) {
-        let slots = std::mem::take(&mut self.state.lock().jobs);
+        let mut state = self.state.lock();
+        state.known.values_mut().for_each(|known| known.candidates.clear());
+        let slots = std::mem::take(&mut state.jobs);
+        drop(state);
         for job in slots.into_iter().filter_map(|slot| slot.job) {
             job.discard(&self.shared);
         }
