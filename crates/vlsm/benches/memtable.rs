@@ -10,6 +10,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use vlsm::memtable::{ArenaPool, Memtable};
 use vlsm_core::{Kind, MemtableId, Seq, Trailer};
+use vlsm_disk::Charge;
 
 const VALUE: [u8; 176] = [7; 176];
 
@@ -118,7 +119,7 @@ fn main() {
         for threads in [1, 2, 15] {
             let (mut own, mut other) = (Vec::new(), Vec::new());
             for _ in 0..rounds {
-                pool.fill(|| {});
+                pool.fill(Charge::set);
                 let map = Own(Memtable::new(
                     MemtableId(1),
                     pool.take_spare(u64::MAX).expect("just filled"),

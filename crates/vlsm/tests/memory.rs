@@ -142,6 +142,7 @@ fn cold_readers_are_let_go_and_come_back() {
     println!("{tables} tables, readers {most} at most, {} opened", stats.open_bytes - opened);
     let limit = stats.memory_limit.as_f64();
     let (peak, kinds) = (stats.memory_peak, stats.memory_peaks);
+    println!("the peak is {:.3} of the limit", peak.as_f64() / limit);
     assert!(peak.as_f64() < limit * 1.05, "{peak} in all: {kinds:?}");
     assert!(most.as_f64() > limit / 8.0, "as many as may be are kept: {most}");
     assert!(stats.open_bytes > opened, "they do not all fit");

@@ -200,7 +200,7 @@ impl Control {
     /// Fills the pool of spare arenas in the background.
     fn fill_arenas(self: &Arc<Self>) {
         let shared = self.shared.clone();
-        self.shared.in_background(move || shared.arenas.fill(|| _ = shared.memory.balance()));
+        self.shared.in_background(move || shared.fill_arenas());
     }
 
     /// Keeps spare arenas, cache and readers within their shares of the memory.

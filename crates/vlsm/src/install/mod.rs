@@ -230,7 +230,7 @@ impl Installer {
         }
         self.reader.take_back();
         self.remove_dead();
-        self.shared.arenas.fill(|| _ = self.shared.memory.balance());
+        self.shared.fill_arenas();
         self.shared.events.write_log();
     }
 

@@ -411,7 +411,7 @@ impl Job {
         let tables = self.candidate.inputs.tables.iter();
         let logged: Bytes = tables.map(|(_, table)| table.file.logged_bytes).sum();
         let buffers = self.buffers.bytes(self.candidate.bytes_in + logged);
-        shared.memory.take_buffers(&mut self.memory, buffers);
+        shared.memory.take_room(&mut self.memory, buffers);
         self.files.collect(merge.outputs())?;
         let calls = shared.io.ranked(self.rank).urgent(self.candidate.frees == Class::Memtable);
         let stepped = merge.step(calls, quantum.0)?;

@@ -163,6 +163,14 @@ impl Window {
         Ok(())
     }
 
+    /// Makes the window ready from an offset where the writers are, and takes what lies over a
+    /// piece before it out of memory. That is first, because calls may have written far beyond what
+    /// was ready: what lies between is not in memory, and is not charged.
+    fn go_on(&self, offset: u64, to: u64, piece: u64, made_ready: &Counter) -> Result<()> {
+        self.release(offset.saturating_sub(piece));
+        self.advance(offset, to, piece, made_ready)
+    }
+
     /// Takes what lies before an offset out of memory.
     fn release(&self, to: u64) {
         let mut in_memory = self.in_memory.lock();
@@ -191,8 +199,9 @@ impl Log {
         let window = writer.window.as_deref();
         let ready = window.map_or(0, |window| window.ready.load(Ordering::Acquire));
         let most = window.map_or(u64::MAX, |window| window.map.len());
-        // Another group of this length, and half of what is usually ahead.
-        let wanted = offset + len * 2 + windows.ahead() / 2;
+        // Another group of this length, and half of what is usually ahead. A group that is longer
+        // than that is written by a call.
+        let wanted = offset + (len * 2).min(windows.ahead()) + windows.ahead() / 2;
         if ready < wanted.min(most) {
             windows.wanted.store(wanted, Ordering::Release);
         }
@@ -279,9 +288,7 @@ impl Log {
         };
         let (to, made_ready) =
             (wanted.max(offset + windows.ahead()), &self.shared.counters.wal_ready_bytes);
-        window.advance(offset, to, windows.piece, made_ready)?;
-        window.release(offset.saturating_sub(windows.piece));
-        Ok(())
+        window.go_on(offset, to, windows.piece, made_ready)
     }
 
     /// Opens the window of the next file, if windows are in use.
@@ -328,5 +335,32 @@ impl Log {
         } else if !self.windows.refused.swap(true, Ordering::AcqRel) {
             self.shared.emit(Event::WalUnmapped { error });
         }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use vlsm_disk::fs::posix::PosixFs;
+    use vlsm_disk::wal::prepare_next;
+
+    #[test]
+    fn only_what_is_in_memory_is_charged() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let next = prepare_next(&PosixFs, folder.path(), 1, 7, 1 << 20, None).expect("a file");
+        let (gauge, made_ready, piece) = (Gauge::default(), Counter::default(), 4096);
+        let window = Window::new(1, next.map().expect("a map"), &gauge);
+        let go_on = |offset, pieces| {
+            let to = offset + pieces * piece;
+            window.go_on(offset, to, piece, &made_ready).expect("it is brought in");
+            gauge.get() / piece
+        };
+        assert_eq!(go_on(0, 4), 4);
+        assert_eq!(go_on(2 * piece, 4), 5, "one is behind");
+        // Calls wrote far beyond what was ready.
+        assert_eq!(go_on(100 * piece, 4), 4);
+        assert_eq!(made_ready.get(), 10 * piece);
+        drop(window);
+        assert_eq!(gauge.get(), 0);
     }
 }

@@ -81,17 +81,20 @@ impl ArenaPool {
     }
 
     /// Makes blocks until the shelf is full, so that the next [`ArenaPool::take_spare`] finds one.
-    /// Each block is charged for first, then `make_room` makes others give memory back, then the
-    /// block is allocated.
-    pub fn fill(&self, make_room: impl Fn()) {
+    /// `charge` makes others give memory back and then charges for a block. It is allocated last,
+    /// and only if nobody needs the memory more.
+    pub fn fill(&self, charge: impl Fn(&mut Charge, u64)) {
         if self.shelf.filling.swap(true, AcqRel) {
             return;
         }
         while self.shelf.has_room() {
-            let charge = self.shelf.gauges.spare.charge(self.shelf.bytes as u64);
-            make_room();
+            let mut charged = self.shelf.gauges.spare.charge(0);
+            charge(&mut charged, self.shelf.bytes as u64);
+            if !self.shelf.allows(0) {
+                break;
+            }
             let block = Block::new(self.shelf.bytes);
-            self.shelf.blocks.lock().push((block, charge));
+            self.shelf.blocks.lock().push((block, charged));
         }
         self.shelf.filling.store(false, Release);
     }

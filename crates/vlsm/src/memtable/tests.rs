@@ -5,6 +5,7 @@ use super::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlsm_core::{Cursor, Kind};
+use vlsm_disk::Charge;
 use vlsm_disk::sst::filter::hash;
 
 fn put(seq: u64) -> Trailer {
@@ -169,10 +170,10 @@ fn skiplist_blocks_are_pooled_and_charged() {
         let all = [&gauges.active, &gauges.sealed, &gauges.pinned, &gauges.spare];
         all.map(Gauge::get)
     };
-    pool.fill(|| {});
+    pool.fill(Charge::set);
     assert_eq!((pool.spare_blocks(), charged()), (0, [0; 4]), "nobody has asked for one");
     assert!(pool.take_spare(u64::MAX).is_none());
-    pool.fill(|| {});
+    pool.fill(Charge::set);
     assert_eq!((pool.spare_blocks(), charged()), (1, [0, 0, 0, 1024]));
     assert!(pool.take_spare(1000).is_none(), "active ones would take more than they may");
     let first = Memtable::new(MemtableId(1), pool.take_spare(1024).expect("one is there"));
@@ -197,7 +198,14 @@ fn skiplist_blocks_are_pooled_and_charged() {
     gauges.scarce.store(true, Relaxed);
     assert!(!pool.wants_more() && pool.trim() && !pool.trim(), "others need the memory");
     gauges.scarce.store(false, Relaxed);
-    pool.fill(|| {});
+    pool.fill(|held, bytes| {
+        assert_eq!((gauges.spare.get(), bytes), (0, 1024), "room is made before it is charged");
+        held.set(bytes);
+        gauges.scarce.store(true, Relaxed);
+    });
+    assert_eq!((pool.spare_blocks(), gauges.spare.get()), (0, 0), "there was no room");
+    gauges.scarce.store(false, Relaxed);
+    pool.fill(Charge::set);
     let charge = gauges.sealed.charge(3000);
     assert!(!pool.wants_more() && pool.trim() && !pool.trim(), "none is kept beyond the budget");
     drop((charge, pool));
@@ -247,7 +255,7 @@ fn skiplist_filter_has_every_key_and_few_others() {
     let lazy = Memtable::new(MemtableId(1), pool.take(0));
     assert!(cfg!(miri) || may(&lazy, 0), "every key may be there");
     assert!(pool.take_spare(u64::MAX).is_none());
-    pool.fill(|| {});
+    pool.fill(Charge::set);
     // The second one gets the block of the first one.
     for life in 0..2 {
         let arena = pool.take_spare(u64::MAX).expect("one is there");

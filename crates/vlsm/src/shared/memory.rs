@@ -279,11 +279,11 @@ impl Memory {
         capacity.is_some_and(|mut capacity| self.balance_with(0, &mut capacity))
     }
 
-    /// Charges the buffers of a job before they are allocated; the cache shrinks first.
-    pub fn take_buffers(&self, held: &mut Charge, bytes: u64) {
+    /// Charges memory that cannot be refused before it is allocated; the cache shrinks first.
+    pub fn take_room(&self, held: &mut Charge, bytes: u64) {
         let more = bytes.saturating_sub(held.bytes());
         if more > 0 {
-            // The lock is held until the buffers are charged, so that no other balance assigns
+            // The lock is held until the memory is charged, so that no other balance assigns
             // their room.
             let mut capacity = self.balancing.lock();
             let is_short = self.balance_with(more, &mut capacity);

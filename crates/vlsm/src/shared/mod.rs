@@ -102,6 +102,11 @@ impl Shared {
         Watch { shared: self, panicking: std::thread::panicking() }
     }
 
+    /// Fills the pool of spare arenas, for each of which the cache shrinks first.
+    pub fn fill_arenas(&self) {
+        self.arenas.fill(|held, bytes| self.memory.take_room(held, bytes));
+    }
+
     /// Runs `work` on a background thread. A panic in it latches the store.
     pub fn in_background(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
         let shared = self.clone();
