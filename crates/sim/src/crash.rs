@@ -5,6 +5,10 @@
 //! 2. For every point and every damage: play the script again from the same seed up to that point,
 //!    cut the power, damage the disk, reopen, check, write, close, reopen, check.
 //! 3. For some of them: also crash the recovery, at every point of its own.
+//! 4. Many crashes leave the same files and the same promises: after one call the disk is as before
+//!    the next one, and if nothing is pending, every damage keeps the same. A recovery depends on
+//!    nothing else, so it runs once from each such state. Every 50th repetition runs nevertheless,
+//!    and must have exactly the same events.
 //!
 //! If a call fails (once, or from then on), the store may refuse any operation, but its answers
 //! must be right. So must those of a machine with a working disk afterwards, with or without a
@@ -12,11 +16,12 @@
 
 use crate::device::{Fault, Kind};
 use crate::disk::{Damage, Disk};
-use crate::env::{End, SimConfig, SimEnv};
+use crate::env::{End, Outcome, SimConfig, SimEnv};
 use crate::history::Loss;
 use crate::script::{Player, Script, Told};
 use crate::world::verify;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::Arc;
 
 /// The density of crashes.
@@ -39,6 +44,8 @@ pub struct Crashes {
     pub first: u64,
     /// Crashes of a recovery.
     pub second: u64,
+    /// The different states of files and promises that all these crashes left.
+    pub states: u64,
 }
 
 /// Crashes a script at every point.
@@ -54,20 +61,52 @@ pub fn crash_every(script: &Script, seed: u64, how: &Thoroughness) -> Result<Cra
         End::Done(Err(why)) | End::Failed(why) => return Err(format!("{why}\n{}", outcome.tail)),
     }
     let mut crashes = Crashes { points: outcome.device.mutating * 2, ..Crashes::default() };
+    let mut recoveries = Recoveries::default();
     for point in (0..crashes.points).step_by(how.stride.max(1) as usize) {
         let crashed = Crashed::at(script, seed, point)?;
         for damage in &how.damages {
-            let points = crashed.recover(*damage, None)?;
+            let points = crashed.recover(*damage, None, &mut recoveries)?;
             crashes.first += 1;
             if how.again > 0 && crashes.first.is_multiple_of(how.again) {
                 for second in 0..points {
-                    crashed.recover(*damage, Some(second))?;
+                    crashed.recover(*damage, Some(second), &mut recoveries)?;
                     crashes.second += 1;
                 }
             }
         }
     }
+    crashes.states = recoveries.known.len() as u64;
     Ok(crashes)
+}
+
+/// One repetition in this many runs nevertheless.
+const REPEATED: u64 = 50;
+
+/// The recoveries that ended well.
+#[derive(Default)]
+struct Recoveries {
+    /// By the state that they found (a hash of files and promises): the hash of all their events,
+    /// and their mutating calls.
+    known: BTreeMap<u64, (u64, u64)>,
+    repetitions: u64,
+}
+
+impl Recoveries {
+    /// The mutating calls of a recovery from this state, if it need not run.
+    fn known(&mut self, state: u64) -> Option<u64> {
+        let (_, calls) = self.known.get(&state)?;
+        self.repetitions += 1;
+        (!self.repetitions.is_multiple_of(REPEATED)).then_some(*calls)
+    }
+
+    /// Records a recovery.
+    fn ended(&mut self, state: u64, events: u64, calls: u64) -> Result<(), String> {
+        let known = *self.known.entry(state).or_insert((events, calls));
+        if known == (events, calls) {
+            return Ok(());
+        }
+        Err("two recoveries from the same files and promises differ".into())
+    }
 }
 
 /// A machine that lost power at a crash point, before the disk is damaged.
@@ -93,29 +132,55 @@ impl Crashed {
 
     /// Recovers, perhaps after a crash of the recovery at `second`. Returns the crash points of the
     /// recovery.
-    fn recover(&self, damage: Damage, second: Option<u64>) -> Result<u64, String> {
+    fn recover(
+        &self,
+        damage: Damage,
+        second: Option<u64>,
+        recoveries: &mut Recoveries,
+    ) -> Result<u64, String> {
         let (player, disk) = (self.player.fork(), self.disk.fork());
+        let told = |why| format!("{}, {damage:?}, then {second:?}: {why}", self.what);
+        let lose_power = || player.lost(Loss::Power, || disk.lose_power(damage));
         // Each life has another seed, because random numbers distinguish its files from earlier
         // ones.
-        let recover = |seed: u64, point: Option<u64>| {
-            player.lost(Loss::Power, || disk.lose_power(damage));
-            let told = |why| format!("{}, {damage:?}, then {second:?}: {why}", self.what);
+        let run = |seed: u64, point: Option<u64>| {
             verify(&disk).map_err(told)?;
             let mut config = SimConfig::new(seed).day(seed - self.seed);
             config.device.crash_point = point;
             let player = player.clone();
             Ok::<_, String>(SimEnv::run(&config, &disk, move |env| player.recover(&env)))
         };
-        let first = second.map(|_| recover(self.seed + 1, second)).transpose()?;
-        let last = match &first {
-            Some(first) if !matches!(first.end, End::Crashed) => first.clone(),
-            _ => recover(self.seed + 2, None)?,
-        };
-        match last.end {
-            End::Done(Ok(())) => Ok(last.device.mutating * 2),
-            End::Done(Err(why)) | End::Failed(why) => {
-                Err(format!("{}, {damage:?}, then {second:?}: {why}\n{}", self.what, last.tail))
+        lose_power();
+        if second.is_some() {
+            let first = run(self.seed + 1, second)?;
+            if !matches!(first.end, End::Crashed) {
+                return self.judge(first, told);
             }
+            lose_power();
+        }
+        let mut state = DefaultHasher::new();
+        disk.hash_files(&mut state);
+        player.hash_history(&mut state);
+        let state = state.finish();
+        if let Some(calls) = recoveries.known(state) {
+            return Ok(calls * 2);
+        }
+        let last = run(self.seed + 2, None)?;
+        let events = last.hash;
+        let points = self.judge(last, told)?;
+        recoveries.ended(state, events, points / 2).map_err(told)?;
+        Ok(points)
+    }
+
+    /// The crash points of a recovery that ended well.
+    fn judge(
+        &self,
+        outcome: Outcome<Result<(), String>>,
+        told: impl Fn(String) -> String,
+    ) -> Result<u64, String> {
+        match outcome.end {
+            End::Done(Ok(())) => Ok(outcome.device.mutating * 2),
+            End::Done(Err(why)) | End::Failed(why) => Err(told(format!("{why}\n{}", outcome.tail))),
             End::Crashed => Err(format!("{}: crashed unasked", self.what)),
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::rng::Rng;
 use std::collections::BTreeMap;
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vlsm_disk::Fs;
@@ -82,6 +83,11 @@ impl Disk {
     #[must_use]
     pub fn files(&self) -> BTreeMap<PathBuf, u64> {
         self.fs.files()
+    }
+
+    /// Feeds a hasher with all files, their names and their bytes.
+    pub fn hash_files(&self, hasher: &mut impl Hasher) {
+        self.fs.hash_files(hasher);
     }
 
     /// Limits the bytes of all files; none for no limit. May be called while a machine runs.

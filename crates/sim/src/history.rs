@@ -42,7 +42,7 @@ pub enum Promise {
 }
 
 /// The loss since the store was last open, the least first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Loss {
     /// Nothing: the store was closed in order.
     Nothing,
@@ -52,7 +52,7 @@ pub enum Loss {
     Power,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 struct Issued {
     writes: Vec<Write>,
     /// The batches that were acknowledged when this one was issued.
@@ -61,14 +61,14 @@ struct Issued {
     clears: Option<usize>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Hash)]
 struct Client {
     issued: Vec<Issued>,
     acknowledged: u64,
 }
 
 /// The batches that clients issued, and their acknowledgements.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct History {
     spaces: usize,
     clients: Vec<Client>,

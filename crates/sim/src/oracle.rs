@@ -10,7 +10,7 @@ use std::time::Duration;
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 /// The effect of a write on its key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Sets the value.
     Put(Vec<u8>),
@@ -29,7 +29,7 @@ pub enum Op {
 pub const TTL: Duration = Duration::from_secs(3600);
 
 /// One write of a batch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Write {
     /// Index of the keyspace.
     pub space: usize,

@@ -44,6 +44,7 @@ use crate::world::{SPACES, View, World, pairs, tiny_options, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::hash::{Hash as _, Hasher};
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 use std::time::Duration;
@@ -223,6 +224,12 @@ impl Player {
     #[must_use]
     pub fn told(&self) -> Told {
         self.state.lock().told
+    }
+
+    /// Feeds a hasher with the writes and the acknowledgements so far: all that [`Self::recover`]
+    /// compares a store with.
+    pub fn hash_history(&self, hasher: &mut impl Hasher) {
+        self.state.lock().history.hash(hasher);
     }
 
     /// A copy of this player, for another continuation.

@@ -138,17 +138,19 @@ fn crash_all(name: &str) {
             Damage::Random(3),
         ],
     };
-    let (first, second) = (AtomicU64::new(0), AtomicU64::new(0));
+    let [first, second, states] = [const { AtomicU64::new(0) }; 3];
     let (_, failures) =
         common::in_parallel(common::seeds("CRASH_SEEDS", 0..2), |seed, _: &mut ()| {
             let crashes = crash_every(&script, seed, &how)?;
             first.fetch_add(crashes.first, Ordering::Relaxed);
             second.fetch_add(crashes.second, Ordering::Relaxed);
+            states.fetch_add(crashes.states, Ordering::Relaxed);
             Ok(())
         });
-    let (first, second) = (first.into_inner(), second.into_inner());
-    println!("{name}: {first} crashes, {second} crashes of recoveries");
-    common::counts([("crashes", first), ("crashes of recoveries", second)]);
+    let [first, second, states] = [first, second, states].map(AtomicU64::into_inner);
+    println!("{name}: {first} crashes, {second} crashes of recoveries, {states} states");
+    let counts = [("crashes", first), ("crashes of recoveries", second), ("crash states", states)];
+    common::counts(counts);
     common::none(&failures);
     common::all_fired(&[("crashes", first), ("crashes of recoveries", second)]);
 }

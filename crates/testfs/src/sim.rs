@@ -20,6 +20,7 @@
 use crate::sim_file::{Inode, Random, SimFile};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash as _, Hasher};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -313,6 +314,22 @@ impl SimFs {
     pub fn content(&self, path: &Path) -> Option<Vec<u8>> {
         let disk = self.shared.disk.lock();
         Some(disk.inodes.get(disk.entries.get(path)?)?.bytes().to_vec())
+    }
+
+    /// Feeds a hasher with everything that programs see: folders, files with their bytes, and which
+    /// names belong to one file. If nothing is pending, this is all that the disk has.
+    pub fn hash_files(&self, hasher: &mut impl Hasher) {
+        let disk = self.shared.disk.lock();
+        disk.dirs.hash(hasher);
+        let mut first_names = BTreeMap::new();
+        for (path, inode) in &disk.entries {
+            path.hash(hasher);
+            match first_names.get(inode) {
+                Some(first) => (true, first).hash(hasher),
+                None => (false, disk.inodes.get(inode).map(Inode::bytes)).hash(hasher),
+            }
+            first_names.entry(inode).or_insert(path);
+        }
     }
 
     /// Replaces the bytes of a file, durably, to damage it. Creates the file if it does not exist.
