@@ -33,6 +33,13 @@ impl Bench {
         open(&self.store(), &self.faults)
     }
 
+    /// The same with files so large that a window has several groups of `Lazy` writers ready, of
+    /// 64 KB each: a sixteenth of the file is kept ready, and a group longer than half of that is
+    /// written by a call.
+    fn open_large_files(&self) -> Db {
+        open_with(&self.store(), &self.faults, ByteCount::mib(8))
+    }
+
     fn log(&self) -> String {
         std::fs::read_to_string(self.store().join("LOG")).unwrap()
     }
@@ -52,9 +59,13 @@ impl Bench {
 }
 
 fn open(store: &Path, faults: &FaultFs) -> Db {
+    open_with(store, faults, ByteCount::mib(1))
+}
+
+fn open_with(store: &Path, faults: &FaultFs, wal_file_bytes: ByteCount) -> Db {
     let env = RealEnv::with_fs(Arc::new(faults.clone()));
     let builder = Db::builder(store).env(env).configure(|options| {
-        options.wal_file_bytes = ByteCount::mib(1);
+        options.wal_file_bytes = wal_file_bytes;
         options.wal_sync_bytes = ByteCount::kib(256);
         options.policy.tree.memtable_bytes = ByteCount::mib(64);
     });
@@ -87,7 +98,7 @@ fn check(db: &Db, count: u64) {
 fn buffered_and_lazy_writes_go_through_memory_and_synced_ones_through_calls() {
     for durability in [Durability::Buffered, Durability::Lazy, Durability::Sync] {
         let bench = Bench::new();
-        let db = bench.open();
+        let db = bench.open_large_files();
         let mut count = if durability == Durability::Sync { 500 } else { 20_000 };
         let mut stats = write(&db, 0..count, durability);
         // Calls write the rest while the background has not caught up with this loop.
@@ -113,7 +124,7 @@ fn buffered_and_lazy_writes_go_through_memory_and_synced_ones_through_calls() {
             end += 1;
         }
         drop(db);
-        let db = bench.open();
+        let db = bench.open_large_files();
         check(&db, end);
         db.close().unwrap();
         let report = vlsm::verify(bench.store()).unwrap();
