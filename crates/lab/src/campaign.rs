@@ -5,8 +5,9 @@
 //!    that a change of the machine over time affects all runs.
 //! 2. A run is not repeated if its file exists and was made from the same specification by a
 //!    program of the same format. A run that failed or was stopped is done by the next call. A run
-//!    that the machine spoilt ([`again`]) is repeated at most twice in a call. At the scale for
-//!    smoke tests, which measures nothing, no run counts as spoilt.
+//!    that the machine spoilt ([`again`]) is repeated at most twice in a call, after the runs that
+//!    were never done: a campaign in several calls has every run before it has one twice. At the
+//!    scale for smoke tests, which measures nothing, no run counts as spoilt.
 //! 3. Before the first run a check makes sure that every store is built and that there is room.
 //! 4. Afterwards each figure is judged by the reports of its runs ([`crate::figures::judge`]).
 //!
@@ -93,12 +94,15 @@ impl Campaign {
         self.figures.iter().flat_map(one).collect()
     }
 
-    /// The runs that are not done yet, in their order.
+    /// The runs that are not done yet, in their order, and then the spoilt ones.
     #[must_use]
     pub fn todo(&self) -> Vec<Task> {
         let runs = unique(self.figures.iter().flat_map(|(_, figure)| figure.runs()));
         let round = |round| runs.iter().map(move |run| Task::new(run, round));
-        (1..=self.rounds).flat_map(round).filter(|task| !self.is_done(&task.run)).collect()
+        let all = (1..=self.rounds).flat_map(round);
+        let mut tasks: Vec<Task> = all.filter(|task| !self.is_done(&task.run)).collect();
+        tasks.sort_by_cached_key(|task| self.done(&task.run).is_ok());
+        tasks
     }
 
     /// The file of a run's report.
