@@ -4,23 +4,17 @@
 mod synthetic;
 
 use std::path::Path;
-use synthetic::{STALLING, phase, report};
+use synthetic::{STALLING, report_of};
 use vlsm_lab::campaign::{Campaign, Task};
 use vlsm_lab::figures::{self, Setting};
 use vlsm_lab::scale::Scale;
 use vlsm_measure::child::Answer;
 use vlsm_measure::metrics::Percentiles;
-use vlsm_measure::spec::{RunSpec, Step};
+use vlsm_measure::spec::RunSpec;
 
 /// Writes the report of a run whose probe reads had this P99.9, where a campaign expects it.
 fn done(folder: &Path, run: &RunSpec, p999_us: f64) {
-    let mut report = report(&STALLING, run.seed);
-    report.method.spec = Some(run.clone());
-    let named = run.steps.iter().filter_map(|step| match step {
-        Step::Phase(wanted) => Some(phase(&STALLING, &wanted.name, run.seed)),
-        _ => None,
-    });
-    report.phases = named.collect();
+    let mut report = report_of(&STALLING, run);
     let reads = Percentiles { count: 4_000, p999_us, ..Percentiles::default() };
     report.phases.iter_mut().for_each(|phase| phase.device_beside = Some(reads));
     let text = serde_json::to_string(run).unwrap();

@@ -5,7 +5,7 @@ mod synthetic;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use synthetic::{Shape, phase, report, show};
+use synthetic::{Shape, report_of, show};
 use vlsm_lab::figures::beside::Beside;
 use vlsm_lab::figures::claims::{self, Reason, Reasons};
 use vlsm_lab::figures::judge::{Rounds, judge};
@@ -26,14 +26,8 @@ fn setting(scale: Scale) -> Setting {
 fn made_up(run: &RunSpec, round: u64) -> Report {
     let steady = run.store.config.starts_with("vlsm");
     let shape: Shape = if steady { synthetic::STEADY } else { synthetic::STALLING };
-    let mut report = report(&shape, round);
+    let mut report = report_of(&shape, &RunSpec { seed: round, ..run.clone() });
     report.method.limits_in_force = true;
-    report.method.spec = Some(RunSpec { seed: round, ..run.clone() });
-    let named = run.steps.iter().filter_map(|step| match step {
-        Step::Phase(wanted) => Some(phase(&shape, &wanted.name, round)),
-        _ => None,
-    });
-    report.phases = named.collect();
     report
 }
 

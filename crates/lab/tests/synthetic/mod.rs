@@ -11,6 +11,7 @@ use vlsm_measure::process::{Device, Machine};
 use vlsm_measure::report::{
     Amplification, ChainMark, Floor, JobMark, Method, PhaseReport, Report, Sample,
 };
+use vlsm_measure::spec::{RunSpec, Step};
 use vlsm_measure::store::{LevelStats, StoreMemory, StoreStats, WaitStats};
 
 /// The properties of a made-up store.
@@ -268,6 +269,18 @@ pub fn report(shape: &Shape, seed: u64) -> Report {
         phases: vec![phase],
         ..Report::default()
     }
+}
+
+/// The report of a run, with all of its phases.
+pub fn report_of(shape: &Shape, run: &RunSpec) -> Report {
+    let mut report = report(shape, run.seed);
+    report.method.spec = Some(run.clone());
+    let named = run.steps.iter().filter_map(|step| match step {
+        Step::Phase(wanted) => Some(phase(shape, &wanted.name, run.seed)),
+        _ => None,
+    });
+    report.phases = named.collect();
+    report
 }
 
 /// Writes a test's output where a person can open it, and prints the path.
