@@ -416,6 +416,10 @@ fn every_condition_can_fail() {
         report.phases.iter_mut().for_each(|phase| phase.floor.p999_us = 500.0);
     };
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, slow), "500 µs");
+    let opening = |report: &mut Report| {
+        report.phases.iter_mut().for_each(|phase| phase.store.open_bytes = 500 << 20);
+    };
+    unjudged(&result_of("silk-9", Scale::CAMPAIGN, 3, opening), "opened SSTs: 25 %");
 }
 
 #[test]

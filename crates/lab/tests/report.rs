@@ -306,6 +306,21 @@ fn counters_that_disagree_are_pointed_out() {
 }
 
 #[test]
+fn reads_that_open_ssts_are_a_share_of_what_clients_read() {
+    let mut report = report();
+    assert!(!table::render(&report).contains("reads that open SSTs"));
+    for phase in &mut report.phases {
+        (phase.store.read_bytes, phase.store.open_bytes) = (4_000, 3_000);
+    }
+    // The first phase only writes.
+    assert_eq!(
+        report.phases.iter().map(|phase| phase.opening()).collect::<Vec<_>>()[..2],
+        [None, Some(0.75)]
+    );
+    assert!(table::render(&report).contains("75 % of bytes"));
+}
+
+#[test]
 fn counters_are_subtracted_and_maxima_stay() {
     let after = report().store;
     let mut before = after.clone();

@@ -281,6 +281,7 @@ impl Store for Engine {
             compaction_read: stats.compactions.iter().map(|work| work.read.0).sum(),
             compaction_written: stats.compactions.iter().map(|work| work.written.0).sum(),
             read_bytes: (stats.cache_miss_bytes + stats.open_bytes).0,
+            open_bytes: stats.open_bytes.0,
             other_written: other_written(&stats),
             rounding: stats.wal_syncs * WAL_PIECE + stats.installs * PAGE + made_ready(&stats),
             cached: cached(self.db.options(), &stats),

@@ -245,6 +245,8 @@ pub struct StoreStats {
     pub compaction_written: u64,
     /// Bytes read from the device for gets and scans, and to open files.
     pub read_bytes: u64,
+    /// Those of them that opened SSTs: indexes, filters and properties. Only our store counts them.
+    pub open_bytes: u64,
     /// Other bytes written: manifests, zeros of new logs.
     pub other_written: u64,
     /// The most bytes that the system may count beyond those written: it counts a whole piece of
@@ -289,13 +291,14 @@ pub struct StoreStats {
 
 impl StoreStats {
     /// The counters of bytes.
-    fn bytes(&mut self) -> [&mut u64; 8] {
+    fn bytes(&mut self) -> [&mut u64; 9] {
         [
             &mut self.wal_bytes,
             &mut self.flush_bytes,
             &mut self.compaction_read,
             &mut self.compaction_written,
             &mut self.read_bytes,
+            &mut self.open_bytes,
             &mut self.other_written,
             &mut self.rounding,
             &mut self.cached,

@@ -316,6 +316,9 @@ pub struct Proof {
     /// P99.9 in microseconds of the 4 KB probe reads beside an open loop (P99 if there are few).
     /// They are outside the run's limits and show how quiet the machine's device was.
     pub device_p999_us: Option<f64>,
+    /// The share of the bytes read by clients that opened SSTs.
+    #[serde(default)]
+    pub opening: Option<f64>,
     /// Whether it was an open loop.
     pub open_loop: bool,
     /// Limits of device and memory.

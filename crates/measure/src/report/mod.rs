@@ -300,6 +300,14 @@ pub struct Sample {
 }
 
 impl PhaseReport {
+    /// The share of the bytes read by gets and scans that opened SSTs. `None` if there were none.
+    #[must_use]
+    pub fn opening(&self) -> Option<f64> {
+        let clients = self.reads.is_some() || self.scans.is_some();
+        let share = self.store.open_bytes as f64 / self.store.read_bytes as f64;
+        (clients && self.store.read_bytes > 0).then_some(share)
+    }
+
     /// The report of an outcome, with the store's counters at its begin and end.
     #[must_use]
     pub fn new(

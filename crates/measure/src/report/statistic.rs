@@ -87,6 +87,9 @@ pub fn of_phases() -> Vec<Statistic<PhaseReport>> {
         lower("write amp. (store)", Unit::Times, |p| counted(p.amplification.write())),
         lower("I/O amp. (system)", Unit::Times, |p| p.amplification.device_io()),
         lower("I/O amp. (store)", Unit::Times, |p| counted(p.amplification.io())),
+        lower("bytes read to open SSTs", Unit::Bytes, |phase| {
+            counted(phase.store.open_bytes as f64)
+        }),
         lower("device bytes (process)", Unit::Bytes, |p| bytes(p.amplification.device)),
         lower("device bytes (kernel, all)", Unit::Bytes, |phase| bytes(phase.block)),
         lower("pending compaction (store)", Unit::Bytes, |phase| {

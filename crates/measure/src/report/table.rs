@@ -117,6 +117,10 @@ fn phases(report: &Report, out: &mut String) {
     });
     row(out, all, "write amplification", |phase| written(&phase.amplification));
     row(out, all, "I/O amplification", |phase| moved(&phase.amplification));
+    row(out, all, "reads that open SSTs", |phase| {
+        let share = phase.opening()?;
+        Some(format!("{:.0} % of bytes", share * 100.0)).filter(|_| share > 0.0)
+    });
     row(out, all, "device bytes (process)", |phase| moved_bytes(phase.amplification.device));
     row(out, all, "device bytes (kernel, all)", |phase| moved_bytes(phase.block));
     row(out, all, "furthest beyond its target", |phase| {
