@@ -300,7 +300,8 @@ pub struct Sample {
 }
 
 impl PhaseReport {
-    /// The share of the bytes read by gets and scans that opened SSTs. `None` if there were none.
+    /// The share of the bytes read outside of compactions that opened SSTs, be it for a get, a scan
+    /// or a job. `None` if there were no gets and scans, or nothing was read.
     #[must_use]
     pub fn opening(&self) -> Option<f64> {
         let clients = self.reads.is_some() || self.scans.is_some();
