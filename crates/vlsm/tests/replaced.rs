@@ -9,16 +9,17 @@ use vlsm::{
 };
 
 struct Store {
-    _folder: tempfile::TempDir,
-    path: PathBuf,
     db: Db,
+    path: PathBuf,
+    /// Removed last: a store that is still open would write into it.
+    _folder: tempfile::TempDir,
 }
 
 fn store() -> Store {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let db = Db::open(&path).unwrap();
-    Store { _folder: folder, path, db }
+    Store { db, path, _folder: folder }
 }
 
 fn fill(keyspace: &Keyspace, keys: u32) {
@@ -50,7 +51,7 @@ fn dropped<T: std::fmt::Debug>(result: vlsm::Result<T>) {
 
 #[test]
 fn every_call_of_a_dropped_keyspaces_handle_says_so() {
-    let Store { db, _folder, .. } = store();
+    let Store { _folder, db, .. } = store();
     let cache = db.create_keyspace("cache", KeyspaceOptions::splits(["m"])).unwrap();
     fill(&cache, 10);
     let mut batch = Batch::new();
@@ -99,7 +100,7 @@ fn every_call_of_a_dropped_keyspaces_handle_says_so() {
 
 #[test]
 fn the_default_keyspace_is_cleared_and_never_dropped() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     db.put("key", "value").unwrap();
     let refused = db.drop_keyspace(&db.default_keyspace()).unwrap_err();
     assert!(matches!(refused, Error::KeyspaceNeeded(_)), "{refused}");
@@ -116,7 +117,7 @@ fn the_default_keyspace_is_cleared_and_never_dropped() {
 
 #[test]
 fn the_options_of_a_cleared_keyspace_stay() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     let options = KeyspaceOptions::splits(["g", "p"]).merge_operator("add");
     let sums = db.create_keyspace("sums", options.clone()).unwrap();
     let one = 1_u64.to_le_bytes();
@@ -146,7 +147,7 @@ fn the_options_of_a_cleared_keyspace_stay() {
 
 #[test]
 fn readers_from_before_see_what_they_saw() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     let cache = db.create_keyspace("cache", KeyspaceOptions::new()).unwrap();
     fill(&cache, 100);
     db.flush().unwrap();
@@ -202,7 +203,7 @@ fn memory_and_logs_are_given_back() {
 
 #[test]
 fn transactions_meet_a_clear() {
-    let Store { db, _folder, .. } = store();
+    let Store { _folder, db, .. } = store();
     let cache = db.create_keyspace("cache", KeyspaceOptions::new()).unwrap();
     cache.put("key", "value").unwrap();
     let conflict = |result: vlsm::Result<()>| match result {
@@ -243,7 +244,7 @@ fn transactions_meet_a_clear() {
 
 #[test]
 fn batches_and_ingests_go_to_the_keyspace_as_it_is() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     let cache = db.create_keyspace("cache", KeyspaceOptions::splits(["m"])).unwrap();
     let mut batch = Batch::new();
     batch.put(&cache, "a", "1");
@@ -275,7 +276,7 @@ fn batches_and_ingests_go_to_the_keyspace_as_it_is() {
 
 #[test]
 fn clearing_beside_writers_loses_no_later_write() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     let cache = db.create_keyspace("cache", KeyspaceOptions::new()).unwrap();
     let other = db.create_keyspace("other", KeyspaceOptions::new()).unwrap();
     let ended = std::sync::atomic::AtomicBool::new(false);
@@ -312,7 +313,7 @@ fn clearing_beside_writers_loses_no_later_write() {
 
 #[test]
 fn a_renamed_keyspace_keeps_its_handles_and_data() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     let sums = db.create_keyspace("draft", KeyspaceOptions::new().merge_operator("add")).unwrap();
     let (other, one) = (sums.clone(), 1_u64.to_le_bytes());
     sums.merge("a", one).unwrap();
@@ -344,7 +345,7 @@ fn a_renamed_keyspace_keeps_its_handles_and_data() {
 
 #[test]
 fn options_that_can_change_do_and_last() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     let options = KeyspaceOptions::splits(["m"]).compression([Compression::None]);
     let pages = db.create_keyspace("pages", options).unwrap();
     let fill = |round: u32| {
@@ -402,7 +403,7 @@ fn options_that_can_change_do_and_last() {
 
 #[test]
 fn a_small_memtable_flushes_early() {
-    let Store { db, path, _folder } = store();
+    let Store { _folder, db, path } = store();
     let options = KeyspaceOptions::new().memtable_bytes(vlsm::ByteCount::kib(64));
     fill(&db.create_keyspace("log", options).unwrap(), 3_000);
     soon("a flush of the small memtables", || ssts(&path) > 0);

@@ -379,10 +379,12 @@ mod tests {
             unsafe { slot.write_volatile(1) };
             unreachable!("the signal has no effect");
         }
+        let folder = tempfile::tempdir().expect("a folder");
         for how in ["sent", "fault"] {
             let child = std::process::Command::new(std::env::current_exe().expect("this program"))
                 .args(["--exact", "fs::posix::map::tests::other_faults_keep_their_effect"])
                 .env(CHILD, how)
+                .env("TMPDIR", folder.path()) // the child cannot remove what it leaves
                 .output()
                 .expect("ran");
             assert_eq!(child.status.signal(), Some(libc::SIGBUS), "{how}: {child:?}");
