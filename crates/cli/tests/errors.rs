@@ -118,6 +118,12 @@ fn help_has_examples_for_every_command() {
         assert!(world.run(&["dump", what, "--help"]).ok().contains("Example"), "{what}");
     }
     assert!(world.run(&["--help"]).ok().contains("Exit codes"));
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let bench = words(&world.run(&["bench", "--help"]).ok());
+    for profile in vlsm::PROFILES {
+        let line = words(&format!("{} {}", profile.name, profile.what()));
+        assert!(bench.contains(&line), "{line}");
+    }
 }
 
 #[test]

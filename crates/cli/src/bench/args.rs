@@ -7,7 +7,7 @@ use crate::store::read_options;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use vlsm::Options;
+use vlsm::{Options, PROFILES, Profile};
 use vlsm_core::Bytes;
 use vlsm_measure::arrivals::Arrivals;
 use vlsm_measure::spec::{DataSpec, Limits, Offered, PhaseSpec, RunSpec, Step, StoreSpec};
@@ -29,9 +29,17 @@ Examples:
 The store is created in the default folder for temporary files ($TMPDIR) and removed afterwards,
 unless --path or --keep is given. Ctrl-C ends the run and prints its report.";
 
+/// What follows the options in the help: the profiles, each with what it is, and examples.
+fn after_help() -> String {
+    let width = PROFILES.iter().map(|profile| profile.name.len()).max().unwrap_or(0);
+    let line = |profile: &Profile| format!("  {:width$}  {}\n", profile.name, profile.what());
+    let profiles: String = PROFILES.iter().map(line).collect();
+    format!("Profiles:\n{profiles}\n{EXAMPLES}")
+}
+
 /// Options of `bench`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub struct Args {
     /// Profile of the store: shape, schedule, admission and sizes
     #[arg(long, value_name = "NAME", default_value = "steady")]
