@@ -69,7 +69,8 @@ impl Default for PolicyOptions {
 
 impl PolicyOptions {
     /// vLSM at an SST size: one S_M each for memtables and SSTs, L1 = f · S_M, and Φ such that L2
-    /// stays at 2 GB (vLSM (2024), §4.2 and §6.3).
+    /// stays at 2 GB (vLSM (2024), §4.2 and §6.3), but at least f: from SSTs of 64 MB on L2 is
+    /// larger.
     #[must_use]
     pub fn vlsm(sst_max: Bytes) -> Self {
         let mut options = Self::default();

@@ -23,9 +23,9 @@ pub struct TreeOptions {
     pub l1_bytes: Bytes,
     /// The most levels below L0; the last one has no target. (The shape `flsm` has its own number.)
     pub levels: u8,
-    /// The number of runs in L0 that starts their compaction. In `sp_lsm` and `blsm`, the number of
-    /// memtables that are gathered before a merge. The value 1 costs nothing in shapes that compact
-    /// runs one by one.
+    /// The number of runs in L0 that starts their compaction. In `blsm`, the number of memtables
+    /// that are gathered before a merge (`sp_lsm` has `gather` for this). The value 1 costs nothing
+    /// in shapes that compact runs one by one.
     pub l0_trigger: usize,
     /// Runs in L0 at which flushes wait (shapes `vlsm`, `lsmi` and `flsm`). It is L0's maximum.
     pub l0_max: usize,

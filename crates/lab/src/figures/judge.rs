@@ -21,7 +21,7 @@ use super::result::{
     Added, ClaimResult, Condition, FigureResult, PanelResult, PointResult, Proof, Summary, Verdict,
     failed,
 };
-use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, unique};
+use super::{Claim, Entry, Figure, Form, Named, Panel, Point, Setting, Test, unique};
 use crate::compare::median;
 use std::rc::Rc;
 use vlsm_measure::process::Machine;
@@ -191,14 +191,27 @@ impl Judge<'_> {
         points.map(place).collect()
     }
 
+    /// These values ÷ those of the points that a claim compares them with.
+    fn compared_with(
+        &self,
+        top: Vec<Place>,
+        others: &[Named],
+        claim: &Claim,
+    ) -> Result<Vec<Place>, String> {
+        let values: Result<Vec<_>, String> =
+            others.iter().map(|named| self.values(named, claim)).collect();
+        let Some(best) = values?.into_iter().reduce(larger) else { return Ok(top) };
+        let single = matches!(others, [one] if one.x.is_some());
+        let places = ratios(top, &best, single);
+        Ok(if matches!(claim.test, Test::MeanAtLeast(..)) { mean(&places) } else { places })
+    }
+
     fn claim(&self, claim: &Claim, measured: bool) -> ClaimResult {
-        let (first, second, number, at_least) = claim.test.parts();
+        let (first, others, number, at_least) = claim.test.parts();
         let is_ratio = claim.is_ratio();
         let unit = if is_ratio { Unit::Number } else { claim.measure.unit };
-        let places = self.values(first, claim).and_then(|top| match second {
-            Some(named) => Ok(ratios(top, &self.values(named, claim)?, named.x.is_some())),
-            None => Ok(top),
-        });
+        let places =
+            self.values(first, claim).and_then(|top| self.compared_with(top, others, claim));
         let missing = places.as_ref().err().cloned();
         // The place that decides: the largest one for ratios and for upper bounds.
         let mut places: Vec<_> = places.into_iter().flatten().map(|(_, rounds)| rounds).collect();
@@ -314,6 +327,24 @@ fn ratios(top: Vec<Place>, bottom: &[Place], single: bool) -> Vec<Place> {
     top.into_iter().filter_map(with).collect()
 }
 
+/// The larger of two series, place by place and round by round.
+fn larger(one: Vec<Place>, other: Vec<Place>) -> Vec<Place> {
+    let with = |(label, one): Place| {
+        let (_, other) = other.iter().find(|(theirs, _)| *theirs == label)?;
+        Some((label, one.iter().zip(other).map(|(a, b)| a.max(*b)).collect()))
+    };
+    one.into_iter().filter_map(with).collect()
+}
+
+/// One place with the means of all, round by round.
+fn mean(places: &[Place]) -> Vec<Place> {
+    let rounds = places.iter().map(|(_, rounds)| rounds.len()).min().unwrap_or(0);
+    let of = |round: usize| {
+        places.iter().map(|(_, rounds)| rounds[round]).sum::<f64>() / places.len() as f64
+    };
+    vec![("mean".to_owned(), (0..rounds).map(of).collect())]
+}
+
 /// a ÷ b, where 0 ÷ 0 is one and any other number ÷ 0 is the largest number.
 fn ratio(a: f64, b: f64) -> f64 {
     match (a == 0.0, b == 0.0) {
@@ -361,6 +392,16 @@ mod tests {
 
     fn asked(paper: f64, at_least: bool) -> Bound {
         Bound { paper, at_least, is_ratio: true, every_round: false }
+    }
+
+    #[test]
+    fn a_mean_is_that_of_the_ratios_to_the_best_of_the_others() {
+        let series = |first: f64, last: f64| -> Vec<Place> {
+            vec![("5".to_owned(), vec![first, 1.0]), ("95".to_owned(), vec![last, 1.0])]
+        };
+        let others = larger(series(2.0, 3.0), series(4.0, 1.0));
+        let found = mean(&ratios(series(8.0, 3.0), &others, false));
+        assert_eq!(found, [("mean".to_owned(), vec![1.5, 1.0])]);
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Claim {
     /// Whether it compares two points.
     #[must_use]
     pub fn is_ratio(&self) -> bool {
-        matches!(self.test, Test::AtLeast(..) | Test::AtMost(..))
+        !matches!(self.test, Test::ValueAtLeast(..) | Test::ValueAtMost(..))
     }
 }
 
@@ -192,6 +192,9 @@ pub enum Test {
     AtLeast(Named, Named, f64),
     /// The first is at most this many times the second, at every place.
     AtMost(Named, Named, f64),
+    /// The first is at least this many times the best of the others, the largest of them at the
+    /// same place, in the mean over the places.
+    MeanAtLeast(Named, Vec<Named>, f64),
     /// The value is at least this much.
     ValueAtLeast(Named, f64),
     /// The value is at most this much.
@@ -214,14 +217,17 @@ pub struct Named {
 }
 
 impl Test {
-    /// The points that it compares, the number of the paper, and whether that is a least.
+    /// The point that it is about, those that this is compared with, the number of the paper, and
+    /// whether that is a least.
     #[must_use]
-    pub fn parts(&self) -> (&Named, Option<&Named>, f64, bool) {
+    pub fn parts(&self) -> (&Named, &[Named], f64, bool) {
+        use std::slice::from_ref;
         match self {
-            Self::AtLeast(a, b, factor) => (a, Some(b), *factor, true),
-            Self::AtMost(a, b, factor) => (a, Some(b), *factor, false),
-            Self::ValueAtLeast(a, bound) => (a, None, *bound, true),
-            Self::ValueAtMost(a, bound) => (a, None, *bound, false),
+            Self::AtLeast(a, b, factor) => (a, from_ref(b), *factor, true),
+            Self::AtMost(a, b, factor) => (a, from_ref(b), *factor, false),
+            Self::MeanAtLeast(a, others, factor) => (a, others, *factor, true),
+            Self::ValueAtLeast(a, bound) => (a, &[], *bound, true),
+            Self::ValueAtMost(a, bound) => (a, &[], *bound, false),
         }
     }
 }
@@ -239,8 +245,8 @@ impl Figure {
         &'a self,
         claim: &'a Claim,
     ) -> impl Iterator<Item = (&'a RunSpec, &'a str, Measure)> {
-        let (first, second, ..) = claim.test.parts();
-        [Some(first), second].into_iter().flatten().flat_map(|named| {
+        let (first, others, ..) = claim.test.parts();
+        std::iter::once(first).chain(others).flat_map(|named| {
             let measure = named.measure.unwrap_or(claim.measure);
             self.named(named).filter_map(move |point| {
                 let (run, phase) = point.source.as_ref().ok()?;
@@ -319,8 +325,8 @@ mod tests {
                 }
             }
             for claim in &figure.claims {
-                let (first, second, ..) = claim.test.parts();
-                for named in [Some(first), second].into_iter().flatten() {
+                let (first, others, ..) = claim.test.parts();
+                for named in std::iter::once(first).chain(others) {
                     let known = figure.named(named).next().is_some();
                     assert!(known, "{}: {named:?} names no point", entry.id);
                 }

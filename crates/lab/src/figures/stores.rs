@@ -5,9 +5,11 @@
 //! machines here have 2 cores and not 32. Settings are at the papers' sizes and scaled with the
 //! rest.
 //!
-//! SSTs are read and written with direct I/O. The papers' data is many times as large as the memory
-//! of their machines. Here the page cache would hold all of it, no read would reach the device, and
-//! neither the device's limit nor its counters would mean anything.
+//! SSTs are read and written with direct I/O. vLSM's authors do so, too (§5). The data of SILK,
+//! DLC and CruiseDB does not fit into the memory of their machines; where their page caches held
+//! much of it, a table gives the block cache as much. Here the page cache would hold all of the
+//! data, no read would reach the device, and neither the device's limit nor its counters would mean
+//! anything.
 
 use super::Setting;
 use super::papers::{BYTES, Map};

@@ -18,6 +18,11 @@
 //!    (§4.2). Flushes are never delayed.
 //!
 //! Readings, where the paper is silent:
+//! - "DLC is an improved version of SILK (also an optimization of RocksDB)" (§4). §4.1 replaces
+//!   SILK's delay of deeper jobs by its own, so the slots of a low load are RocksDB's: no priority
+//!   for L0, no preemption;
+//! - a part merges flushed runs within L0, as in Fig. 5; §4.2 names "compaction from Immutable
+//!   Memtable to L0", and §6.3 "selected SSTables in L0 to L1";
 //! - between the two limits the state stays. It also stays when the intervals below the lower limit
 //!   are interrupted;
 //! - the limits are shares of T. By default these are Table 2's 300 and 180 of 350 MB/s;
@@ -35,9 +40,10 @@
 //! - an L0 with `burst_bytes` bytes always bursts fully, because parts do not shrink it.
 //!
 //! Deviations:
-//! - the paper has no floor. Here flushes and jobs out of L0 share SILK's floor, 50 MB/s but at
-//!   most a quarter of T, and the limit is never below it. A flush that starves would stop the
-//!   writers, and a deeper job that starves would stop a burst;
+//! - the paper names no floor ("there must be some bandwidths allocated to flush", §4.1). Here
+//!   flushes and jobs out of L0 share SILK's floor, 50 MB/s but at most a quarter of T, and the
+//!   limit is never below it. A flush that starves would stop the writers, and a deeper job that
+//!   starves would stop a burst;
 //! - ε of Eq. 2 is zero, because the limit changes only once an interval;
 //! - L0 bursts fully when it is at the bound of its shape, or when its writes are slowed down,
 //!   whatever its number of runs. So no choice of sizes makes a tree wait until the load drops;
