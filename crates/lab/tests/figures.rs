@@ -404,6 +404,10 @@ fn every_condition_can_fail() {
     unjudged(&result_of("vlsm-8", Scale::CAMPAIGN, 3, empty), "a level that is not the last");
     let changed = |report: &mut Report| report.method.commit += "+";
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, changed), "one commit, without changes");
+    let moved = |report: &mut Report| {
+        report.method.machine.cores += report.method.spec.as_ref().unwrap().seed as usize;
+    };
+    why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, moved), "one machine");
     let unlimited = |report: &mut Report| report.method.limits_in_force = false;
     why_not(&result_of("vlsm-8", Scale::CAMPAIGN, 3, unlimited), "in force");
     let silent = |report: &mut Report| {

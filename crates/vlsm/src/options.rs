@@ -94,12 +94,12 @@ pub struct Options {
     /// The throughput of the device, for mechanisms that plan with it. Default: empty; then it is
     /// measured once, in about a second, and kept in the store's folder.
     pub device: DeviceMap,
-    /// The most worker threads for flushes and compactions; 0 for one per core. They and
-    /// one more, for flushes, run while there is work for them. Default: 0.
+    /// The most worker threads for flushes and compactions; 0 for one per core. They and one
+    /// more, for flushes, run while there is work for them. Default: 0.
     pub workers: usize,
     /// The most threads that do the workers' file operations, and part of the reads of `multi_get`
-    /// and, with direct reads, of seeks. They are started when
-    /// calls are made, and end after a few seconds without any. Default: 4.
+    /// and, with direct reads, of seeks. They are started when calls are made, and end
+    /// after a few seconds without any. Default: 4.
     pub io_threads: usize,
     /// Bytes that a job merges in one step. Default: 256 KB.
     pub quantum: ByteCount,

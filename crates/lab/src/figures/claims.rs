@@ -31,9 +31,11 @@ const REASONS: &str = "reasons.toml";
 const HEAD: &str = "\
 # The papers' claims here
 
-Each claim is judged by [figures/](figures): three or more rounds in turn, on one machine with two
-cores, as [laboratory.md](laboratory.md) describes. *Found* is the median of the rounds, with the
-least and the largest. `vlsm-lab claims` writes this page from the kept figures and from
+Each claim is judged by [figures/](figures): three or more rounds in turn, as
+[laboratory.md](laboratory.md) describes, each figure on one machine with two cores, which it names.
+Figures of different machines do not compare: RocksDB's shape had a P99 of 0.35 ms on one and, at
+another commit, of 12 ms on another (`vlsm-12`). *Found* is the median of the rounds, with the least
+and the largest. `vlsm-lab claims` writes this page from the kept figures and from
 [figures/reasons.toml](figures/reasons.toml), which has the reasons and what was tried against
 them. A test fails if it is not up to date.
 ";
@@ -198,9 +200,11 @@ fn reason_of<'a>(
 fn figure(out: &mut String, result: &FigureResult, reasons: &[Reason]) {
     let FigureResult { id, title, command, scale, rounds, .. } = result;
     let commit = short(&result.commit);
+    let (cores, cpu) = (result.machine.cores, &result.machine.cpu);
     let _ = write!(
         out,
-        "\n## {id}: {title}\n\n`{command}`, scale {scale}, {rounds} rounds, commit {commit}.\n\n"
+        "\n## {id}: {title}\n\n`{command}`, scale {scale}, {rounds} rounds, commit {commit}, on \
+         {cores} × {cpu}.\n\n"
     );
     for note in result.notes() {
         let _ = writeln!(out, "- {note}");

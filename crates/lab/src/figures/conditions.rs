@@ -11,7 +11,7 @@
 //! 4. in an open loop the driver's own P99.9 is at most 0.3 ms (the aim of 0.2 ms costs most of a
 //!    core here, see docs/performance.md);
 //! 5. the requested limits of device and memory are in force;
-//! 6. every run used a program of the same commit, built without changes;
+//! 6. every run used a program of the same commit, built without changes, on one kind of machine;
 //! 7. the scale is not the one for smoke tests;
 //! 8. in an open loop with a limited device, the probe reads outside the run's limits had a P99.9
 //!    of at most 4.5 ms. A shared disk that is slow for seconds decides a P99 by itself; such a run
@@ -27,8 +27,8 @@
 //!
 //! In an overview ([`super::Entry::overview`]) 2, 3, 8 and 9 are reported, but decide nothing.
 
-use super::Setting;
 use super::result::{Condition, Proof};
+use super::{Setting, unique};
 use vlsm_measure::metrics::Percentiles;
 use vlsm_measure::report::{PhaseReport, Report};
 
@@ -116,6 +116,9 @@ pub(super) fn conditions(
     let one = commits.len() == 1 && !commits.iter().any(|c| c.is_empty() || c.ends_with('+'));
     let named: Vec<_> = commits.into_iter().collect();
     add("one commit, without changes", named.join(", "), one);
+    let machine = |p: &Proof| format!("{} × {}", p.machine.cores, p.machine.cpu);
+    let machines = unique(proofs.iter().map(machine));
+    add("one machine", machines.join(", "), machines.len() == 1);
     let lacking = proofs.iter().find(|proof| !proof.limits_in_force);
     let limits = lacking.map_or("yes".into(), |one| format!("{}: {}", one.store, one.limits));
     add("the limits asked for are in force", limits, lacking.is_none());

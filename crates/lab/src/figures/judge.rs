@@ -13,7 +13,7 @@
 //! that. A claim is not judged if a phase that it compares is too short, had no full levels or left
 //! debt, or if it is about small SSTs at a small scale (`doubt.rs`). For a series without a label
 //! the largest ratio counts: "at least" stands for the papers' "up to", and "at most" must hold
-//! everywhere.
+//! everywhere. A mean is that of the ratios at all places, each to the best of the others there.
 
 use super::conditions::{beside, conditions, of_phases, quiet};
 use super::measure::Unit;
@@ -69,7 +69,7 @@ pub fn judge(
         here: figure.here.clone(),
         scale: setting.scale,
         commit: own.last().map(|proof| proof.commit.clone()).unwrap_or_default(),
-        machine: Machine::this(),
+        machine: own.last().map_or_else(Machine::this, |proof| proof.machine.clone()),
         command,
         rounds: own.iter().map(|proof| proof.round).max().unwrap_or(0),
         left_out: figure.left_out(),
@@ -301,6 +301,7 @@ pub(super) fn prove(report: &Report, name: &str, round: usize) -> Result<Proof, 
         phase: name.to_owned(),
         round,
         commit: report.method.commit.clone(),
+        machine: report.method.machine.clone(),
         driver: report.method.driver().unwrap_or_default().to_owned(),
         seconds: phase.seconds,
         ops: phase.ops,

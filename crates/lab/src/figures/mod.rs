@@ -176,7 +176,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Whether it compares two points.
+    /// Whether it compares points.
     #[must_use]
     pub fn is_ratio(&self) -> bool {
         !matches!(self.test, Test::ValueAtLeast(..) | Test::ValueAtMost(..))

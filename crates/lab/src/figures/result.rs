@@ -291,6 +291,9 @@ pub struct Proof {
     pub round: usize,
     /// The commit of the program.
     pub commit: String,
+    /// The machine of the run. Empty in files from before it was kept.
+    #[serde(default)]
+    pub machine: Machine,
     /// The comparison of our driver with a native loop over the store, in words; empty for our own
     /// store.
     #[serde(default)]
