@@ -29,7 +29,7 @@ Examples:
 The store is created in the default folder for temporary files ($TMPDIR) and removed afterwards,
 unless --path or --keep is given. Ctrl-C ends the run and prints its report.";
 
-/// What follows the options in the help: the profiles, each with what it is, and examples.
+/// The end of the help: each profile with its description, then examples.
 fn after_help() -> String {
     let width = PROFILES.iter().map(|profile| profile.name.len()).max().unwrap_or(0);
     let line = |profile: &Profile| format!("  {:width$}  {}\n", profile.name, profile.what());
