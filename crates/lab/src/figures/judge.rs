@@ -191,7 +191,8 @@ impl Judge<'_> {
         points.map(place).collect()
     }
 
-    /// These values ÷ those of the points that a claim compares them with.
+    /// These values ÷ those of the points that a claim compares them with; if it names none, the
+    /// values themselves.
     fn compared_with(
         &self,
         top: Vec<Place>,
